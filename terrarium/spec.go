@@ -1,0 +1,60 @@
+// Package terrarium is the contract every wall honours: what may be asked of
+// an isolation boundary ([Spec]), what a provider can do ([Capabilities]), and
+// what was really applied ([Row]).
+//
+// A provider never sees a Spec that it cannot honour: [Validated] wraps it and
+// refuses, by name, every field that the provider does not declare.
+package terrarium
+
+import "time"
+
+// Spec is everything a boundary is made from. The zero value of a field is its
+// safest setting.
+type Spec struct {
+	Run       string    // the run's id; names the sandbox, its directories and its cgroup
+	Rootfs    Rootfs    // exactly one kind of root file system
+	Workspace Workspace // always /workspace inside
+	Env       []string  // the whole environment inside; nothing is inherited
+	User      User      // zero: the provider's default, which is no account of the host
+
+	CPUs   Limit[float64] // processors
+	Memory Limit[int64]   // bytes, swap included
+	Disk   Limit[int64]   // bytes of workspace changes and of scratch (/tmp, /home/sprout), together
+	Output Limit[int64]   // bytes of stdout and stderr, together
+	Pids   Limit[int]     // processes and threads inside
+	Wall   Limit[time.Duration]
+	Idle   Limit[time.Duration] // time without output and without processor use
+
+	WritableRoot bool // false: the root file system is read-only
+}
+
+// Limit is a bound that a boundary must keep. Required says that somebody asked
+// for it: then a host that cannot enforce or sample it refuses the run. A zero
+// Value means the provider's default.
+type Limit[T float64 | int64 | int | time.Duration] struct {
+	Value    T
+	Required bool
+}
+
+// Rootfs names the root file system. Exactly one field is set.
+type Rootfs struct {
+	Host *HostView // a read-only view of this host's toolchain
+}
+
+// HostView is a view of the host's own programs and libraries. Dirs are further
+// directories that the Botanist admits, each shown read-only under its own path.
+type HostView struct {
+	Dirs []string
+}
+
+// Workspace is what the work starts from.
+type Workspace struct {
+	Image string // path of the base image, an EROFS file; read-only
+	Dir   string // a directory of the run's own, for the wall's files; removed with the run
+}
+
+// User is the account that the Sprout has inside. Zero is refused except as
+// "the provider's default".
+type User struct {
+	UID, GID uint32
+}
