@@ -1,0 +1,4 @@
+// Command tendril runs an agent inside a boundary.
+package main
+
+func main() {}

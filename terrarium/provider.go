@@ -1,0 +1,113 @@
+package terrarium
+
+import (
+	"context"
+	"time"
+
+	"tendril/stoma"
+)
+
+// Provider makes Terrariums of one kind. Its methods are safe for concurrent
+// use. An implementation owes what the comments here say; terrariumtest holds
+// it to that.
+type Provider interface {
+	// Name is the provider's name in grants, records and flags.
+	Name() string
+
+	// Capabilities is what the provider can do on any host that it is ready
+	// on. It is constant.
+	Capabilities() Capabilities
+
+	// Ready returns nil when a Terrarium can be opened here and now. Otherwise
+	// it returns a fault.Unavailable that says why and what to do.
+	Ready(ctx context.Context) error
+
+	// Open makes a Terrarium as spec asks, reads back what was applied, and
+	// returns with the Stoma connected and nothing of the Sprout run yet. On an
+	// error nothing is left. ctx bounds the opening only.
+	Open(ctx context.Context, spec Spec) (Terrarium, error)
+
+	// Sweep ends and removes whatever earlier Terrariums of the run left, in
+	// dir (the Workspace.Dir that they were given) and elsewhere. The caller
+	// holds the run's lock, so nobody uses them.
+	Sweep(ctx context.Context, run, dir string) error
+}
+
+// Terrarium is one open boundary.
+type Terrarium interface {
+	// Stoma is the one way in and out.
+	Stoma() *stoma.Client
+
+	// Boundary is what was really applied, one row a field of Spec.
+	Boundary() []Row
+
+	// Exceeded delivers the first limit that was reached, and stays silent
+	// about any further one. It is never closed.
+	Exceeded() <-chan LimitName
+
+	// Usage is what the boundary uses now, as seen from outside.
+	Usage() Usage
+
+	// Close ends everything inside and gives back all that the Terrarium held
+	// on the host. It can be called more than once and from any goroutine.
+	Close(ctx context.Context) error
+}
+
+// LimitName names a limit in records: `stop: {"limit": …}`.
+type LimitName string
+
+// The limits that a boundary keeps.
+const (
+	LimitCPU    LimitName = "cpu"
+	LimitMemory LimitName = "memory"
+	LimitPids   LimitName = "pids"
+	LimitDisk   LimitName = "disk"
+	LimitWall   LimitName = "wall"
+	LimitIdle   LimitName = "idle"
+	LimitOutput LimitName = "output"
+)
+
+// Usage is a reading from outside the wall. Zero means nothing was read yet.
+type Usage struct {
+	CPU       time.Duration // processor time since the start
+	Memory    int64         // bytes now
+	Processes int           // inside, now
+}
+
+// Capabilities declare what a provider honours. What is not declared is
+// refused.
+type Capabilities struct {
+	Runtime      string                 // policy's word: container, microvm or host
+	SharedKernel bool                   // whether the Sprout's system calls reach the host's kernel
+	Seals        []Seal                 // what a Terrarium of this kind closes off; each is proven by terrariumtest
+	Fields       map[string]Enforcement // by the path of a Spec field, see [Fields]
+}
+
+// Enforcement says who keeps a bound.
+type Enforcement string
+
+// Who keeps a bound, strongest first.
+const (
+	ByHost  Enforcement = "host"    // the host's kernel, the wall or the Stem
+	ByGuest Enforcement = "guest"   // something inside that the Sprout cannot reach
+	Sampled Enforcement = "sampled" // looked at from outside every so often
+	NotKept Enforcement = "no"
+)
+
+// Seal is one closed way between inside and outside.
+type Seal string
+
+// The seals. A probe names the one that it tries.
+const (
+	SealNetwork      Seal = "network"       // no route, no resolver, loopback only
+	SealHostFiles    Seal = "host-files"    // no file of the host but the declared view
+	SealDescriptors  Seal = "descriptors"   // nothing inherited above 2
+	SealEnvironment  Seal = "environment"   // only the declared variables
+	SealUser         Seal = "user"          // a uid of no host account, not 0
+	SealCapabilities Seal = "capabilities"  // none, and none to be had
+	SealReadOnlyRoot Seal = "root-readonly" // the root cannot be written
+	SealPID1         Seal = "pid1"          // the Stoma cannot be written to, killed or traced
+	SealDevices      Seal = "devices"       // no device but the harmless ones
+	SealKernel       Seal = "kernel-surface"
+	SealProcesses    Seal = "processes" // no process but its own
+)

@@ -1,0 +1,172 @@
+//go:build linux
+
+package runsc
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"tendril/rootfs"
+	"tendril/terrarium"
+)
+
+// Where things are inside. /.tendril is root's alone: the Sprout cannot enter
+// it, and meets its contents only through /workspace.
+const (
+	insideStoma   = "/.tendril/stoma"
+	insideBase    = "/.tendril/base"
+	insideScratch = "/.tendril/scratch"
+	workspace     = "/workspace"
+)
+
+// The Stoma's capabilities: to become the Sprout, to signal it, and, until the
+// overlay and the scratch directories are mounted, to mount. It gives up the
+// last before the first exec.
+var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_CHOWN"}
+
+// deviceSize and sharedMemorySize bound the two memory file systems that are not
+// part of the disk limit; the memory limit counts them too.
+const (
+	deviceSize       = "1m"
+	sharedMemorySize = "64m"
+)
+
+// bundle is the directory that gVisor reads: the specification and the skeleton
+// of the root file system.
+type bundle struct {
+	dir     string
+	scratch string // holds the file that backs the scratch file system
+}
+
+// writeBundle makes the bundle of spec below dir.
+func writeBundle(dir string, spec terrarium.Spec, view rootfs.View, stomaPath string, applied limits) (bundle, error) {
+	b := bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch")}
+	root := filepath.Join(b.dir, "rootfs")
+	for _, d := range []string{b.dir, root, b.scratch} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return b, fmt.Errorf("making the bundle: %w", err)
+		}
+	}
+	if err := view.Build(root); err != nil {
+		return b, fmt.Errorf("making the root file system in %s: %w", root, err)
+	}
+	if err := addMountPoints(root); err != nil {
+		return b, fmt.Errorf("making the root file system in %s: %w", root, err)
+	}
+	data, err := json.Marshal(ociSpec(spec, view, b, stomaPath, applied))
+	if err != nil {
+		return b, fmt.Errorf("making the bundle: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "config.json"), data, 0o600); err != nil {
+		return b, fmt.Errorf("making the bundle: %w", err)
+	}
+	return b, nil
+}
+
+// addMountPoints makes what the wall itself needs beside the view. The root is
+// opened beneath an os.Root: a view is data, and data must not lead elsewhere.
+func addMountPoints(path string) error {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, d := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{"proc", 0o555}, {"dev", 0o755}, {"tmp", 0o755}, {"workspace", 0o755},
+		{"home", 0o755}, {"home/sprout", 0o755},
+		{".tendril", 0o700}, {".tendril/base", 0o755}, {".tendril/scratch", 0o755}, {".tendril/cgroup", 0o700},
+	} {
+		if err := root.Mkdir(d.path, d.mode); err != nil && !os.IsExist(err) {
+			return err
+		}
+		if err := root.Chmod(d.path, d.mode); err != nil {
+			return err
+		}
+	}
+	stoma, err := root.OpenFile(".tendril/stoma", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o500)
+	if err != nil {
+		return err
+	}
+	if err := stoma.Close(); err != nil {
+		return err
+	}
+	return root.Chmod(".", 0o755)
+}
+
+func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied limits) *specs.Spec {
+	user := fmt.Sprintf("%d:%d", applied.user.UID, applied.user.GID)
+	capabilities := stomaCapabilities
+	return &specs.Spec{
+		Version:  "1.2.0",
+		Hostname: "terrarium",
+		Root:     &specs.Root{Path: "rootfs", Readonly: !spec.WritableRoot},
+		Process: &specs.Process{
+			User: specs.User{UID: 0, GID: 0},
+			Args: []string{insideStoma, "init", "--user", user,
+				"--overlay", insideBase + ":" + insideScratch + ":" + workspace,
+				"--scratch", insideScratch + "/tmp:/tmp", "--scratch", insideScratch + "/home:/home/sprout",
+				"--pids", fmt.Sprint(applied.pids)},
+			Cwd: "/",
+			Env: []string{},
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
+			},
+			NoNewPrivileges: true,
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_CORE", Hard: 0, Soft: 0},
+				{Type: "RLIMIT_NOFILE", Hard: 65536, Soft: 65536},
+			},
+		},
+		Mounts:      mounts(view, spec, b, stomaPath, applied),
+		Annotations: scratchHint(b, applied),
+		Linux: &specs.Linux{
+			Namespaces: []specs.LinuxNamespace{
+				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.CgroupNamespace},
+			},
+			MaskedPaths: []string{
+				"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+				"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
+			},
+			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
+		},
+	}
+}
+
+func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, applied limits) []specs.Mount {
+	list := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "mode=755", "size=" + deviceSize}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", "size=" + sharedMemorySize}},
+	}
+	for _, m := range view.Mounts {
+		list = append(list, specs.Mount{Destination: m.Target, Type: "bind", Source: m.Source, Options: []string{"bind", "ro", "nosuid", "nodev"}})
+	}
+	for _, path := range view.Masks {
+		list = append(list, specs.Mount{Destination: path, Type: "tmpfs", Source: "tmpfs", Options: []string{"ro", "nosuid", "nodev", "noexec", "size=4k", "mode=555"}})
+	}
+	return append(list,
+		specs.Mount{Destination: insideStoma, Type: "bind", Source: stomaPath, Options: []string{"bind", "ro", "nosuid", "nodev"}},
+		specs.Mount{Destination: insideBase, Type: "erofs", Source: spec.Workspace.Image, Options: []string{"ro", "nosuid", "nodev"}},
+		specs.Mount{Destination: insideScratch, Type: "bind", Source: b.scratch, Options: []string{"rw", "nosuid", "nodev"}},
+	)
+}
+
+// scratchHint makes the scratch mount a tmpfs that lives in a file below
+// b.scratch: the data is on the disk, not in memory, and its size is bounded by
+// the sentry. Nothing but that file is ever created in the directory.
+func scratchHint(b bundle, applied limits) map[string]string {
+	const prefix = "dev.gvisor.spec.mount.scratch."
+	return map[string]string{
+		prefix + "source":  b.scratch,
+		prefix + "type":    "tmpfs",
+		prefix + "share":   "container",
+		prefix + "options": fmt.Sprintf("rw,nosuid,nodev,size=%d,mode=755", applied.disk),
+	}
+}

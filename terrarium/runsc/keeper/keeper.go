@@ -1,0 +1,34 @@
+// Package keeper is what the Stem and its sandbox keeper say to each other: one
+// order down the control pipe, reports up the status pipe. It links no gVisor,
+// so the Stem's side can be built and tested without it.
+package keeper
+
+// Name is the keeper's argv[0].
+const Name = "runsc-keeper"
+
+// The descriptors that the Stem gives the keeper, besides the Terrarium's
+// stdio on 0 to 2.
+const (
+	ControlFD = 3 // read: the order, then nothing; its end ends the sandbox
+	StatusFD  = 4 // written: reports, one JSON object a line
+)
+
+// MaxOrder is the longest order, in bytes.
+const MaxOrder = 64 << 10
+
+// Order says what to keep.
+type Order struct {
+	ID       string // the sandbox's name
+	Bundle   string // directory with config.json and the root file system
+	State    string // gVisor's own state, a directory of this sandbox alone
+	Rootless bool   // the keeper is root only in a user namespace
+}
+
+// Report is what the keeper knows. Pids are the host's.
+type Report struct {
+	Sentry  int    `json:"sentry,omitempty"`
+	Gofer   int    `json:"gofer,omitempty"`
+	Created bool   `json:"created,omitempty"`
+	Started bool   `json:"started,omitempty"`
+	Error   string `json:"error,omitempty"`
+}

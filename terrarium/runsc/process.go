@@ -1,0 +1,219 @@
+//go:build linux
+
+package runsc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"tendril/fault"
+	"tendril/terrarium/runsc/keeper"
+)
+
+// process is one keeper and, through it, one sandbox.
+type process struct {
+	cmd     *exec.Cmd
+	control io.Closer     // closing it ends the sandbox
+	stream  stdio         // the Stoma's bytes
+	reports *bufio.Reader // the keeper's
+	stderr  *tail
+	sentry  int
+	gofer   int
+	exited  chan struct{} // closed when the keeper has been reaped
+	once    sync.Once
+}
+
+// stdio is the pipe pair that the Stoma speaks on.
+type stdio struct {
+	io.ReadCloser
+	io.WriteCloser
+}
+
+func (s stdio) Close() error {
+	return errors.Join(s.WriteCloser.Close(), s.ReadCloser.Close())
+}
+
+// startKeeper starts the keeper stopped at its first read, so that prepare can
+// put it under its limits before it does anything.
+func startKeeper(program string, prepare func(pid int) error) (*process, error) {
+	cmd := exec.Command(program)
+	cmd.Args = []string{keeper.Name}
+	cmd.Env = []string{} // nothing of the caller's environment reaches the sandbox
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true, // Ctrl-C is for the Stem, which ends the run in order
+		Cloneflags: unix.CLONE_NEWNS,
+	}
+	if rootless() {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true}
+	}
+	p := &process{cmd: cmd, stderr: &tail{max: 8 << 10}, exited: make(chan struct{})}
+	cmd.Stderr = p.stderr
+	var ours, theirs []*os.File
+	pipe := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err == nil {
+			return r, w, nil
+		}
+		closeAll(ours)
+		closeAll(theirs)
+		return nil, nil, fault.New(fault.Unavailable, "opening a pipe for the sandbox: %w", err)
+	}
+	stdin, toStoma, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs = append(ours, toStoma), append(theirs, stdin)
+	fromStoma, stdout, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs = append(ours, fromStoma), append(theirs, stdout)
+	controlEnd, control, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs = append(ours, control), append(theirs, controlEnd)
+	status, statusEnd, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs = append(ours, status), append(theirs, statusEnd)
+
+	cmd.Stdin, cmd.Stdout = stdin, stdout
+	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd}
+	err = cmd.Start()
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return nil, startError(program, err)
+	}
+	p.control, p.stream, p.reports = control, stdio{fromStoma, toStoma}, bufio.NewReader(status)
+	go func() {
+		cmd.Wait()
+		close(p.exited)
+	}()
+	if err := prepare(cmd.Process.Pid); err != nil {
+		return nil, errors.Join(err, p.end(context.Background()))
+	}
+	return p, nil
+}
+
+// order tells the keeper what to keep, and waits until the sandbox runs.
+func (p *process) order(ctx context.Context, o keeper.Order) error {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("ordering the sandbox: %w", err)
+	}
+	if _, err := p.control.(io.Writer).Write(append(line, '\n')); err != nil {
+		return p.diagnose(fmt.Errorf("ordering the sandbox: %w", err))
+	}
+	stop := context.AfterFunc(ctx, func() { p.kill() })
+	defer stop()
+	for {
+		line, err := p.reports.ReadSlice('\n')
+		if ctx.Err() != nil {
+			return fmt.Errorf("opening the sandbox: %w", context.Cause(ctx))
+		}
+		if err != nil {
+			return p.diagnose(fmt.Errorf("the sandbox's keeper ended before the sandbox ran: %w", err))
+		}
+		var report keeper.Report
+		if err := json.Unmarshal(line, &report); err != nil {
+			return fmt.Errorf("reading the keeper's report: %w", err)
+		}
+		if report.Error != "" {
+			return p.diagnose(errors.New(report.Error))
+		}
+		if report.Created || report.Started {
+			p.sentry, p.gofer = report.Sentry, report.Gofer
+		}
+		if report.Started {
+			return nil
+		}
+	}
+}
+
+// diagnose turns a failure to start into what a person can act on.
+func (p *process) diagnose(err error) error {
+	said := strings.TrimSpace(p.stderr.String())
+	if said != "" {
+		err = fmt.Errorf("%w (it said: %q)", err, said)
+	}
+	return fault.New(fault.Unavailable, "the gVisor sandbox did not start: %w", err)
+}
+
+func startError(program string, err error) error {
+	f := fault.New(fault.Unavailable, "starting the sandbox's keeper %s: %w", program, err)
+	if rootless() && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS)) {
+		return f.WithHint("%s", userNamespaceRemedy())
+	}
+	return f
+}
+
+// kill ends the sandbox from outside, at once.
+func (p *process) kill() {
+	p.once.Do(func() {
+		if p.sentry > 0 {
+			unix.Kill(p.sentry, unix.SIGKILL)
+		}
+		p.control.Close()
+	})
+}
+
+// end kills the sandbox and waits until its keeper has removed what it held.
+func (p *process) end(ctx context.Context) error {
+	p.kill()
+	p.stream.Close()
+	select {
+	case <-p.exited:
+		return nil
+	case <-ctx.Done():
+		p.cmd.Process.Kill() // the sentry and the gofer die with their keeper
+		<-p.exited
+		return fmt.Errorf("the sandbox's keeper did not end in time and was killed: %w", context.Cause(ctx))
+	}
+}
+
+func rootless() bool { return os.Geteuid() != 0 }
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// tail keeps the last bytes written to it. It is safe for concurrent use.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+	max int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - t.max; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}

@@ -1,0 +1,162 @@
+package terrarium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	"tendril/fault"
+)
+
+// Validated wraps a provider so that it sees no Spec which it does not declare
+// to honour, and hands out no Terrarium whose boundary differs from what was
+// asked. Everything opens Terrariums through it.
+func Validated(p Provider) Provider { return validated{p} }
+
+type validated struct{ Provider }
+
+func (v validated) Open(ctx context.Context, spec Spec) (Terrarium, error) {
+	if err := Validate(v.Name(), v.Capabilities(), spec); err != nil {
+		return nil, err
+	}
+	t, err := v.Provider.Open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := Verify(v.Name(), spec, t.Boundary()); err != nil {
+		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))
+	}
+	return t, nil
+}
+
+// Fields lists the fields of Spec by path, as Capabilities.Fields and Row.Field
+// name them: "Rootfs.Host.Dirs", "Memory", ….
+func Fields() []string {
+	var fields []string
+	collectFields(reflect.TypeFor[Spec](), "", func(path string) { fields = append(fields, path) })
+	sort.Strings(fields)
+	return fields
+}
+
+func collectFields(t reflect.Type, prefix string, found func(string)) {
+	for f := range t.Fields() {
+		path := prefix + f.Name
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && !isLeaf(inner) {
+			collectFields(inner, path+".", found)
+			continue
+		}
+		found(path)
+	}
+}
+
+// isLeaf keeps a Limit and a User as one field each: their parts mean nothing
+// alone.
+func isLeaf(t reflect.Type) bool {
+	return strings.HasPrefix(t.Name(), "Limit[") || t == reflect.TypeFor[User]()
+}
+
+// Validate refuses what no boundary can be made from, and every field that was
+// set and that the provider does not declare.
+func Validate(provider string, can Capabilities, spec Spec) error {
+	if spec.Run == "" {
+		return fault.New(fault.Invalid, "a Terrarium needs the id of its run")
+	}
+	if spec.Rootfs.Host == nil {
+		return fault.New(fault.Invalid, "a Terrarium needs exactly one root file system")
+	}
+	if spec.Workspace.Image == "" || spec.Workspace.Dir == "" {
+		return fault.New(fault.Invalid, "a Terrarium needs a workspace image and a directory of its own")
+	}
+	if (spec.User.UID == 0) != (spec.User.GID == 0) {
+		return fault.New(fault.Invalid, "the user inside must not be uid 0 or gid 0")
+	}
+	for _, variable := range spec.Env {
+		name, _, ok := strings.Cut(variable, "=")
+		if !ok || name == "" || strings.ContainsRune(variable, 0) {
+			return fault.New(fault.Invalid, "environment entry %q is not NAME=value", variable)
+		}
+	}
+	if err := limitsInRange(spec); err != nil {
+		return err
+	}
+	return undeclared(provider, can, spec)
+}
+
+func limitsInRange(spec Spec) error {
+	for name, negative := range map[LimitName]bool{
+		LimitCPU: !(spec.CPUs.Value >= 0), LimitMemory: spec.Memory.Value < 0, LimitDisk: spec.Disk.Value < 0,
+		LimitOutput: spec.Output.Value < 0, LimitPids: spec.Pids.Value < 0, LimitWall: spec.Wall.Value < 0, LimitIdle: spec.Idle.Value < 0,
+	} {
+		if negative {
+			return fault.New(fault.Invalid, "the %s limit is below zero", name)
+		}
+	}
+	return nil
+}
+
+func undeclared(provider string, can Capabilities, spec Spec) error {
+	v := reflect.ValueOf(spec)
+	for _, path := range Fields() {
+		field, ok := fieldAt(v, path)
+		if !ok || field.IsZero() {
+			continue
+		}
+		if by, declared := can.Fields[path]; !declared || by == NotKept {
+			return fault.New(fault.Unavailable, "the provider %s cannot honour %s", provider, path).
+				WithHint("leave it out, or choose a provider that can: `tendril terrarium list`")
+		}
+	}
+	return nil
+}
+
+func fieldAt(v reflect.Value, path string) (reflect.Value, bool) {
+	for name := range strings.SplitSeq(path, ".") {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return reflect.Value{}, false
+			}
+			v = v.Elem()
+		}
+		v = v.FieldByName(name)
+	}
+	return v, true
+}
+
+// Verify refuses a boundary that is not what was asked: a field without a row,
+// a row that was applied differently, a required limit that nobody keeps.
+func Verify(provider string, spec Spec, rows []Row) error {
+	seen := map[string]bool{}
+	for _, row := range rows {
+		seen[row.Field] = true
+		if row.Asked != row.Applied {
+			return fault.New(fault.BrokenBoundary, "the provider %s applied %s as %q where %q was asked", provider, row.Field, row.Applied, row.Asked).
+				WithRule("asked = applied")
+		}
+		if row.Required && row.Enforced == NotKept {
+			return fault.New(fault.Unavailable, "this host can neither enforce nor sample the %s limit that was asked for: %s", row.Field, row.Note).
+				WithRule("a limit that was asked for is kept or refused")
+		}
+	}
+	for _, field := range Fields() {
+		if !seen[field] {
+			return fault.New(fault.BrokenBoundary, "the provider %s does not say what it applied for %s", provider, field)
+		}
+	}
+	return nil
+}
+
+// LimitRow is the row of a limit: asked and applied as given, and whether
+// somebody asked for it.
+func LimitRow[T float64 | int64 | int | time.Duration](field string, asked Limit[T], applied T, how How, by Enforcement, note string) Row {
+	row := Row{Dimension: Resources, Field: field, Required: asked.Required, How: how, Enforced: by, Note: note}
+	row.Asked, row.Applied = fmt.Sprint(asked.Value), fmt.Sprint(applied)
+	return row
+}
