@@ -1,0 +1,183 @@
+package tendril_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is the table of docs/architecture.md: which of our packages each
+// package may import directly. Everything may import fault. A package without a
+// row fails the test, so a new room is a decision.
+var mayImport = map[string][]string{
+	"fault":                   {},
+	"spelling":                {},
+	"ignore":                  {},
+	"erofs":                   {},
+	"display":                 {},
+	"run":                     {},
+	"probe":                   {},
+	"cgroup":                  {},
+	"rootfs":                  {},
+	"site":                    {"spelling"},
+	"capability":              {"run", "spelling"},
+	"state":                   {"run"},
+	"stoma":                   {},
+	"stoma/binary":            {},
+	"stoma/guest":             {"stoma", "ignore"},
+	"terrarium":               {"stoma"},
+	"terrarium/runsc":         {"terrarium", "terrarium/runsc/keeper", "stoma", "rootfs", "cgroup"},
+	"terrarium/runsc/keeper":  {},
+	"terrarium/runsc/sandbox": {"terrarium/runsc/keeper"},
+	"terrarium/terrariumtest": {"terrarium", "stoma", "probe", "erofs"},
+	"substrate":               {"erofs", "ignore"},
+	"stem":                    {"capability", "erofs", "probe", "rootfs", "run", "site", "state", "stoma", "substrate", "terrarium"},
+	"cmd/stoma":               {"stoma/guest", "probe"},
+	"cmd/tendril":             {"capability", "display", "run", "site", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
+	"acceptance":              {},
+	"bench":                   {},
+	"bench/baseline":          {},
+}
+
+// linksOnly says which of our packages may import a heavy module directly, and
+// why it must not spread.
+var linksOnly = map[string]struct {
+	packages []string
+	why      string
+}{
+	"gvisor.dev/gvisor": {[]string{"terrarium/runsc/sandbox", "bench/baseline", "erofs"},
+		"gVisor compiles for minutes and belongs in re-executed processes only (erofs: as an oracle in tests)"},
+	"modernc.org/sqlite":         {[]string{"state"}, "one package owns the database"},
+	"github.com/alecthomas/kong": {[]string{"cmd/tendril"}, "the command line is an edge"},
+	"go.yaml.in/yaml":            {[]string{"site"}, "one strict decoder reads the control plane's files"},
+}
+
+// pure packages decide or describe, and touch nothing.
+var pure = []string{"fault", "spelling", "ignore", "run", "capability"}
+
+type goPackage struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Doc          string
+	GoFiles      []string
+}
+
+func ourPackages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Doc,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []goPackage
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if p.ImportPath != "tendril" {
+			list = append(list, p)
+		}
+	}
+}
+
+func TestImportsPointUp(t *testing.T) {
+	for _, p := range ourPackages(t) {
+		room := strings.TrimPrefix(p.ImportPath, "tendril/")
+		allowed, known := mayImport[room]
+		if !known {
+			t.Errorf("package %s has no row in mayImport: decide where it stands, here and in docs/architecture.md", room)
+			continue
+		}
+		for _, imported := range p.Imports {
+			other, ours := strings.CutPrefix(imported, "tendril/")
+			if ours && other != "fault" && !slices.Contains(allowed, other) {
+				t.Errorf("%s imports %s, which the table does not allow", room, other)
+			}
+		}
+	}
+}
+
+func TestHeavyModulesStayWhereTheyAre(t *testing.T) {
+	for _, p := range ourPackages(t) {
+		room := strings.TrimPrefix(p.ImportPath, "tendril/")
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			for module, rule := range linksOnly {
+				if strings.HasPrefix(imported, module) && !slices.Contains(rule.packages, room) {
+					t.Errorf("%s imports %s: %s", room, imported, rule.why)
+				}
+			}
+		}
+	}
+}
+
+func TestPurePackagesTouchNothing(t *testing.T) {
+	for _, p := range ourPackages(t) {
+		room := strings.TrimPrefix(p.ImportPath, "tendril/")
+		if !slices.Contains(pure, room) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			switch imported {
+			case "os", "os/exec", "net", "net/http", "database/sql", "syscall", "golang.org/x/sys/unix":
+				t.Errorf("%s decides or describes and must not import %s", room, imported)
+			}
+		}
+	}
+}
+
+// The Stoma is PID 1 beside hostile code: the less it is made of, the better.
+func TestStomaIsSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/stoma").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for imported := range strings.FieldsSeq(string(out)) {
+		if !strings.HasPrefix(imported, "tendril/") && !strings.HasPrefix(imported, "golang.org/x/sys/") {
+			t.Errorf("cmd/stoma links %s: it is made of the standard library and golang.org/x/sys", imported)
+		}
+	}
+	built, err := filepath.Glob("stoma/binary/built/stoma-*")
+	if err != nil || len(built) == 0 {
+		t.Skip("the Stoma is not built: run `make`")
+	}
+	for _, path := range built {
+		if info, err := os.Stat(path); err != nil {
+			t.Error(err)
+		} else if info.Size() > 4_000_000 {
+			t.Errorf("%s is %d bytes, above 4 MB", path, info.Size())
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, p := range ourPackages(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// gVisor does not compile with a newer runtime-spec: LinuxPids.Limit became a
+// pointer in v1.3.0.
+func TestRuntimeSpecIsPinned(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^\s*(require )?github.com/opencontainers/runtime-spec v1\.2\.1\b`).Match(mod) {
+		t.Error("go.mod must require github.com/opencontainers/runtime-spec v1.2.1 while gVisor needs it")
+	}
+}
