@@ -2,10 +2,13 @@
 // refusal can name it. It is for hints alone: nothing is ever corrected.
 package spelling
 
+import "strings"
+
 // Nearest returns the candidate that is closest to word, if one is close enough
 // to be a slip of the keyboard: at most one edit for each three characters of
 // the longer word, and at least one. An edit inserts, removes or replaces a
-// character, or swaps two neighbours. Of equally close candidates the first wins.
+// character, or swaps two neighbours; upper and lower case count as the same. Of
+// equally close candidates the first wins.
 func Nearest(word string, candidates []string) (nearest string, ok bool) {
 	const longest = 64 // nothing that we name is longer; bounds the work on hostile words
 	if len(word) > longest {
@@ -16,7 +19,7 @@ func Nearest(word string, candidates []string) (nearest string, ok bool) {
 		if len(candidate) > longest {
 			continue
 		}
-		d := distance([]rune(word), []rune(candidate))
+		d := distance([]rune(strings.ToLower(word)), []rune(strings.ToLower(candidate)))
 		if d <= max(1, max(len(word), len(candidate))/3) && (best < 0 || d < best) {
 			nearest, best = candidate, d
 		}

@@ -10,7 +10,7 @@ func TestNearest(t *testing.T) {
 		{"tool-chain", "toolchain"},
 		{"limit", "limits"},
 		{"cpu", "cpus"},
-		{"CPUS", ""}, // four replacements are not a slip
+		{"CPUS", "cpus"},
 		{"versoin", "version"},
 		{"", ""},
 		{"grants", ""},
