@@ -1,0 +1,268 @@
+package capability
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tendril/fault"
+	"tendril/run"
+	"tendril/spelling"
+)
+
+// GrowInput asks for one run. Only Substrate and Argv are needed.
+type GrowInput struct {
+	Substrate run.Substrate `json:"substrate"`
+	Base      string        `json:"base"`  // a commit or what names one; empty: HEAD
+	Dirty     bool          `json:"dirty"` // start from a snapshot of the working tree instead
+	Argv      []string      `json:"argv"`  // the command and its arguments; no shell is put before it
+
+	// Env is further environment, NAME=value. Nothing of the caller's own
+	// environment is passed, and no secret belongs here.
+	Env      []string `json:"env"`
+	Provider string   `json:"provider"` // empty: the strongest wall that is ready; named: that one or none
+	Limits   Limits   `json:"limits"`
+
+	// Terminal gives the Sprout a terminal of this size instead of pipes; its
+	// stdout and stderr are then one stream.
+	Terminal *Size `json:"terminal"`
+
+	// RequireClean makes any verdict but clean a failure of the call's exit
+	// status. It changes nothing about the run.
+	RequireClean bool `json:"require_clean"`
+}
+
+// Size is the size of a terminal in characters.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+// The bounds of a command line, which Linux would refuse much later and less
+// clearly: MAX_ARG_STRLEN of execve(2), and a total well below its stack limit.
+const (
+	longestArgument = 128<<10 - 1
+	largestCommand  = 1 << 20
+	longestName     = 4096 // of a path, a ref or a provider
+)
+
+// Validate refuses what no wall and no repository could honour.
+func (in GrowInput) Validate() error {
+	if err := validSubstrate(in.Substrate); err != nil {
+		return err
+	}
+	if len(in.Argv) == 0 {
+		return fault.New(fault.Invalid, "there is no command to run").
+			WithHint("put it after --, as in: tendril grow -- make test")
+	}
+	if in.Argv[0] == "" {
+		return fault.New(fault.Invalid, "the command is an empty string")
+	}
+	if in.Dirty && in.Base != "" {
+		return fault.New(fault.Invalid, "both a base and a dirty working tree were asked for").
+			WithHint("a dirty base is HEAD and the changes of the working tree; leave one of the two out")
+	}
+	if err := validName("base", in.Base); err != nil {
+		return err
+	}
+	if strings.HasPrefix(in.Base, "-") {
+		return fault.New(fault.Invalid, "a base cannot begin with a dash: %q", in.Base)
+	}
+	if err := validName("provider", in.Provider); err != nil {
+		return err
+	}
+	if err := validCommand(in.Argv, in.Env); err != nil {
+		return err
+	}
+	if in.Terminal != nil && (in.Terminal.Rows == 0 || in.Terminal.Cols == 0) {
+		return fault.New(fault.Invalid, "a terminal of %d rows and %d columns shows nothing", in.Terminal.Rows, in.Terminal.Cols)
+	}
+	return in.Limits.Validate()
+}
+
+func validSubstrate(s run.Substrate) error {
+	switch {
+	case s == run.Substrate{}:
+		return fault.New(fault.Invalid, "no Substrate was named").
+			WithHint("name a Git repository, as in: --substrate .")
+	case s.Name != "" && s.Path != "":
+		return fault.New(fault.Invalid, "a Substrate is named by a name or by a path, not by both")
+	case s.Path != "" && s.Path[0] != '/':
+		return fault.New(fault.Invalid, "the path of the Substrate is not absolute: %q", string(s.Path))
+	}
+	return validName("substrate", s.String())
+}
+
+func validName(field, value string) error {
+	if len(value) > longestName {
+		return fault.New(fault.Invalid, "%s is longer than %d bytes", field, longestName)
+	}
+	if strings.ContainsRune(value, 0) {
+		return fault.New(fault.Invalid, "%s holds a NUL byte", field)
+	}
+	return nil
+}
+
+func validCommand(argv, env []string) error {
+	total := 0
+	for _, word := range slices.Concat(argv, env) {
+		if len(word) > longestArgument {
+			return fault.New(fault.Invalid, "an argument of %d bytes is longer than the kernel takes (%d)", len(word), longestArgument).
+				WithHint("put it into a file of the Substrate")
+		}
+		if strings.ContainsRune(word, 0) {
+			return fault.New(fault.Invalid, "an argument or a variable holds a NUL byte")
+		}
+		total += len(word) + 1
+	}
+	if total > largestCommand {
+		return fault.New(fault.Invalid, "arguments and environment of %d bytes are larger than %d", total, largestCommand).
+			WithHint("put them into a file of the Substrate")
+	}
+	seen := make(map[string]bool, len(env))
+	for _, variable := range env {
+		name, _, ok := strings.Cut(variable, "=")
+		if !ok || name == "" {
+			return fault.New(fault.Invalid, "a variable of the environment is not NAME=value: %q", name).
+				WithHint("nothing of your own environment is passed on; write the value out")
+		}
+		if seen[name] {
+			return fault.New(fault.Invalid, "the variable %q is set twice", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// RunInput names one run.
+type RunInput struct {
+	Run run.ID `json:"run"`
+}
+
+// Validate refuses what is not an id.
+func (in RunInput) Validate() error { return validID(in.Run) }
+
+func validID(id run.ID) error {
+	_, err := run.ParseID(string(id))
+	return err
+}
+
+// ListInput selects runs. Absent fields select all.
+type ListInput struct {
+	Limit     int            `json:"limit"` // 1 to 1000; 0 means 100
+	State     run.State      `json:"state"`
+	Substrate *run.Substrate `json:"substrate"`
+	After     run.ID         `json:"after"` // only runs older than this one
+}
+
+// MostListed is the most runs that one call lists, and DefaultListed how many
+// it lists when nobody says.
+const (
+	MostListed    = 1000
+	DefaultListed = 100
+)
+
+// Validate refuses a limit out of range and a state that does not exist.
+func (in ListInput) Validate() error {
+	if in.Limit < 0 || in.Limit > MostListed {
+		return fault.New(fault.Invalid, "a limit of %d runs is not between 1 and %d", in.Limit, MostListed)
+	}
+	if in.State != "" && !in.State.Valid() {
+		return unknownState(in.State)
+	}
+	if in.Substrate != nil {
+		if err := validSubstrate(*in.Substrate); err != nil {
+			return err
+		}
+	}
+	if in.After != "" {
+		return validID(in.After)
+	}
+	return nil
+}
+
+func unknownState(state run.State) error {
+	var names []string
+	for _, known := range run.States() {
+		names = append(names, string(known))
+	}
+	hint := "states are " + strings.Join(names, ", ")
+	if nearest, ok := spelling.Nearest(string(state), names); ok {
+		hint = fmt.Sprintf("did you mean %s?", nearest)
+	}
+	return fault.New(fault.Invalid, "there is no state %q", string(state)).WithHint("%s", hint)
+}
+
+// WatchInput follows a run.
+type WatchInput struct {
+	Run   run.ID `json:"run"`
+	After int64  `json:"after"` // only events with a greater id
+}
+
+// Validate refuses what is not an id and a negative place.
+func (in WatchInput) Validate() error { return validPlace(in.Run, in.After) }
+
+// LogsInput asks for a Sprout's output.
+type LogsInput struct {
+	Run    run.ID `json:"run"`
+	After  int64  `json:"after"`  // only events with a greater id
+	Follow bool   `json:"follow"` // wait for more until the run ends
+}
+
+// Validate refuses what is not an id and a negative place.
+func (in LogsInput) Validate() error { return validPlace(in.Run, in.After) }
+
+func validPlace(id run.ID, after int64) error {
+	if after < 0 {
+		return fault.New(fault.Invalid, "an event cannot have the id %d", after)
+	}
+	return validID(id)
+}
+
+// DiffInput asks what a Fruit changes.
+type DiffInput struct {
+	Run run.ID `json:"run"`
+	// NoPatch leaves the patch out: only which entries changed, and the flags.
+	NoPatch bool `json:"no_patch"`
+}
+
+// Validate refuses what is not an id.
+func (in DiffInput) Validate() error { return validID(in.Run) }
+
+// AcceptInput asks to merge a Fruit.
+type AcceptInput struct {
+	Run  run.ID `json:"run"`
+	Into string `json:"into"` // short name of a branch; empty: the branch that was HEAD's when the run began
+}
+
+// Validate refuses what is not an id. Whether Into names a branch is for the
+// repository to say.
+func (in AcceptInput) Validate() error {
+	if err := validName("into", in.Into); err != nil {
+		return err
+	}
+	if strings.HasPrefix(in.Into, "-") {
+		return fault.New(fault.Invalid, "a branch cannot begin with a dash: %q", in.Into)
+	}
+	return validID(in.Run)
+}
+
+// TerrariumListInput asks for the walls.
+type TerrariumListInput struct{}
+
+// Validate has nothing to refuse.
+func (TerrariumListInput) Validate() error { return nil }
+
+// ProbeInput asks to probe a wall.
+type ProbeInput struct {
+	Provider string `json:"provider"` // empty: the one that a run without a provider would get
+	Limits   Limits `json:"limits"`
+}
+
+// Validate refuses limits out of range.
+func (in ProbeInput) Validate() error {
+	if err := validName("provider", in.Provider); err != nil {
+		return err
+	}
+	return in.Limits.Validate()
+}

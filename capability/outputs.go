@@ -1,0 +1,71 @@
+package capability
+
+import "tendril/run"
+
+// Diff is what a Fruit changes.
+type Diff struct {
+	Run     run.ID     `json:"run"`
+	Base    string     `json:"base"`
+	Commit  string     `json:"commit"`
+	Changes []Change   `json:"changes"`
+	Flags   []run.Flag `json:"flags"`
+
+	// Patch is a unified diff in bytes as Git writes it: hostile text, to be
+	// escaped before a person sees it. Truncated says that it was cut.
+	Patch     []byte `json:"patch_b64"`
+	Truncated bool   `json:"truncated"`
+}
+
+// Change is one entry that differs between base and Fruit.
+type Change struct {
+	Path    run.Path `json:"path"`
+	Kind    string   `json:"kind"`     // added, modified, deleted, type
+	OldMode string   `json:"old_mode"` // Git's six octal digits; 000000 where there is none
+	NewMode string   `json:"new_mode"`
+	Added   *int     `json:"added"` // lines; null for a binary
+	Removed *int     `json:"removed"`
+}
+
+// Acceptance is how a Fruit came into a branch.
+type Acceptance struct {
+	Run    run.ID   `json:"run"`
+	Into   run.Path `json:"into"`   // the full name of the ref
+	Before string   `json:"before"` // what the ref held
+	After  string   `json:"after"`  // what it holds now
+	How    string   `json:"how"`    // fast-forward, merge, or already (nothing to do)
+}
+
+// Rejection is what became of a rejected Fruit's branch.
+type Rejection struct {
+	Run     run.ID `json:"run"`
+	Branch  string `json:"branch"`
+	Commit  string `json:"commit"`  // where it was, for who wants it back
+	Removed bool   `json:"removed"` // false: it was gone already
+}
+
+// Terrarium is one wall as this host has it.
+type Terrarium struct {
+	Provider  string   `json:"provider"`
+	Primitive string   `json:"primitive"` // what the wall is made of
+	Ready     bool     `json:"ready"`
+	Reason    *string  `json:"reason"` // why it is not ready
+	Hint      *string  `json:"hint"`   // what would make it ready
+	Default   bool     `json:"default"`
+	Limits    []string `json:"limits"` // what it can bound
+}
+
+// ProbeReport is what tries to get out of a wall came to.
+type ProbeReport struct {
+	Provider string        `json:"provider"`
+	Boundary []run.Row     `json:"boundary"`
+	Probes   []ProbeResult `json:"probes"`
+	Held     bool          `json:"held"` // every probe passed; one that cannot tell did not
+}
+
+// ProbeResult is what one try came to.
+type ProbeResult struct {
+	Probe     string `json:"probe"`
+	Dimension string `json:"dimension"`
+	Result    string `json:"result"`   // pass, fail or unknown
+	Observed  string `json:"observed"` // what was seen, in the probe's words: a claim from inside
+}
