@@ -1,4 +1,166 @@
-// Command tendril runs an agent inside a boundary.
+// Command tendril lets an agent work alone behind a wall, and hands its work over
+// as a Git branch.
+//
+// This package is an edge: it turns a command line into one call of Invoke, and
+// what comes back into text. Everything a person sees goes through package
+// display; the answer is on stdout, everything else on stderr.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"tendril/display"
+	"tendril/fault"
+	"tendril/run"
+)
+
+// version is set by the build.
+var version = "unknown"
+
+func main() {
+	os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// grammar is the whole command line. Verbs are the capabilities' names with a
+// space.
+type grammar struct {
+	JSON bool `name:"json" help:"Print one JSON value on stdout (streaming verbs: one object a line)."`
+
+	Grow   growCommand `cmd:"" help:"Run a command behind a wall and hand its work over as a branch."`
+	Sprout struct {
+		Grow growCommand `cmd:"" help:"The same as grow."`
+	} `cmd:"" help:"Sprouts: the workers."`
+	Run       runCommands       `cmd:"" help:"Runs: what was asked for and what became of it."`
+	Fruit     fruitCommands     `cmd:"" help:"Fruit: the results, for review."`
+	Terrarium terrariumCommands `cmd:"" help:"Terrariums: the walls of this host."`
+	Version   versionCommand    `cmd:"" help:"Say which tendril this is."`
+}
+
+// console is where a command reads and writes.
+type console struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	json   bool
+	argv   []string // what stands after --
+	live   *display.Live
+}
+
+// status is the exit status that a verb ends with when it did not fail itself.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// command runs one command line and returns its exit status.
+func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	// Ctrl-C ends a run in order: its work is kept. A second one ends tendril.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	c := &console{stdin: stdin, stdout: stdout, live: display.NewLive(stderr), stderr: stderr}
+	defer c.live.Close()
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, c.argv = args[:i], args[i+1:]
+		if c.argv == nil {
+			c.argv = []string{}
+		}
+	}
+	c.json = slices.Contains(args, "--json")
+	err := c.parseAndRun(ctx, args)
+	var s status
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &s):
+		return int(s)
+	}
+	c.fail(err)
+	return exitStatus(err)
+}
+
+func (c *console) parseAndRun(ctx context.Context, args []string) (err error) {
+	var g grammar
+	exited := false
+	parser, err := kong.New(&g,
+		kong.Name("tendril"),
+		kong.Description("Let an agent work alone behind a wall. The work comes back as a Git branch.\n\nStart with: tendril grow -- COMMAND..."),
+		kong.Writers(c.stdout, c.stderr),
+		kong.Exit(func(int) { exited = true }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(c),
+	)
+	if err != nil {
+		return fmt.Errorf("the command line's grammar: %w", err)
+	}
+	if len(args) == 0 && c.argv == nil {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if exited {
+		return nil // help was asked for and printed
+	}
+	if err != nil {
+		return usageError(err)
+	}
+	if c.argv != nil && !strings.HasSuffix(parsed.Command(), "grow") {
+		return fault.New(fault.Invalid, "%s takes no command after --", parsed.Command())
+	}
+	return parsed.Run()
+}
+
+// usageError says what is wrong with a command line and how to mend it.
+func usageError(err error) error {
+	f := fault.New(fault.Invalid, "%w", err)
+	if rest, ok := strings.CutPrefix(err.Error(), "unexpected argument "); ok {
+		return fault.New(fault.Invalid, "unexpected argument %s", rest).
+			WithHint("a Sprout's command stands after --, as in: tendril grow -- make test")
+	}
+	return f.WithHint("see tendril --help")
+}
+
+// fail prints an error: one line for a person, one object for a program.
+func (c *console) fail(err error) {
+	e := run.ErrorOf(err)
+	if c.json {
+		c.printJSON(struct {
+			Error *run.Error `json:"error"`
+		}{e})
+		return
+	}
+	c.live.Notice("tendril: " + sentence(e))
+}
+
+// sentence is an error on one line.
+func sentence(e *run.Error) string {
+	text := display.Line(e.Detail)
+	if e.Rule != nil {
+		text += " (rule: " + display.Line(*e.Rule) + ")"
+	}
+	if e.Hint != nil {
+		text += "; " + display.Line(*e.Hint)
+	}
+	return text
+}
+
+// exitStatus is 2 when nothing was done because of what was asked or of what this
+// host is, and 1 for a defect or a boundary that broke.
+func exitStatus(err error) int {
+	switch fault.KindOf(err) {
+	case fault.Internal, fault.BrokenBoundary:
+		return run.ExitInternal
+	default:
+		return run.ExitRefused
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+	"tendril/capability"
+	"tendril/display"
+	"tendril/fault"
+	"tendril/run"
+)
+
+// printJSON prints one value on one line. What is printed is a record or an event,
+// which are all escaped by the encoding.
+func (c *console) printJSON(v any) {
+	data, err := json.Marshal(v)
+	if err != nil { // a record that cannot be encoded is a defect
+		fmt.Fprintln(c.stderr, "tendril: encoding the answer:", err)
+		return
+	}
+	c.stdout.Write(append(data, '\n'))
+}
+
+// liveView shows a run while it lives. With --json it shows nothing but warnings.
+type liveView struct {
+	c      *console
+	stdout *display.Stream
+	stderr *display.Stream
+}
+
+func newLive(c *console) *liveView {
+	return &liveView{c: c, stdout: c.live.Stream(display.StdoutPrefix), stderr: c.live.Stream(display.StderrPrefix)}
+}
+
+func (l *liveView) event(e run.Event) {
+	switch data := e.Data.(type) {
+	case run.OutputChunk:
+		if l.c.json {
+			return
+		}
+		if data.FD == 2 {
+			l.stderr.Write(data.Bytes)
+		} else {
+			l.stdout.Write(data.Bytes)
+		}
+	case run.Warning:
+		l.c.live.Notice("tendril: " + data.Detail)
+	case run.StateChange:
+		if data.State == run.Preparing && !l.c.json {
+			l.c.live.Notice("tendril: run " + string(e.Run))
+		}
+	}
+}
+
+// terminal is the caller's, while the Sprout has one of the same size.
+type terminal struct {
+	size    capability.Size
+	resizes <-chan capability.Size
+}
+
+// takeTerminal turns off echo and line editing of the caller's terminal, so that
+// what is typed reaches the Sprout's terminal as it is.
+func (c *console) takeTerminal() (terminal, func(), error) {
+	file, ok := c.stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return terminal{}, nil, fault.New(fault.Invalid, "--tty needs a terminal on stdin").WithHint("leave --tty out, or run tendril in a terminal")
+	}
+	cols, rows, err := term.GetSize(int(file.Fd()))
+	if err != nil || cols <= 0 || rows <= 0 {
+		cols, rows = 80, 24
+	}
+	before, err := term.MakeRaw(int(file.Fd()))
+	if err != nil {
+		return terminal{}, nil, fault.New(fault.Unavailable, "taking the terminal: %w", err)
+	}
+	resizes, stop := watchSize(int(file.Fd()))
+	restore := func() {
+		stop()
+		term.Restore(int(file.Fd()), before)
+	}
+	return terminal{size: capability.Size{Rows: uint16(rows), Cols: uint16(cols)}, resizes: resizes}, restore, nil
+}

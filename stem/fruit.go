@@ -1,0 +1,105 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+
+	"tendril/capability"
+	"tendril/fault"
+	"tendril/run"
+	"tendril/substrate"
+)
+
+// mostPatch is how many bytes of a patch are handed out at most.
+const mostPatch = 16 << 20
+
+// fruitRun returns a run that has a Fruit nobody has decided about, and its
+// repository.
+func (s *Stem) fruitRun(ctx context.Context, id run.ID) (run.Run, *substrate.Repository, error) {
+	r, err := s.state.Get(ctx, id)
+	if err != nil {
+		return run.Run{}, nil, err
+	}
+	if r.Commit == nil || r.Base == nil {
+		return run.Run{}, nil, fault.New(fault.NotFound, "run %s has no Fruit: it is %s", id, r.State)
+	}
+	repository, err := substrate.Open(string(r.Substrate.Path))
+	return r, repository, err
+}
+
+func (s *Stem) diffFruit(ctx context.Context, _ Actor, in capability.DiffInput) (capability.Diff, error) {
+	r, repository, err := s.fruitRun(ctx, in.Run)
+	if err != nil {
+		return capability.Diff{}, err
+	}
+	options := substrate.DiffOptions{MaxPatch: mostPatch}
+	if in.NoPatch {
+		options.MaxPatch = 0
+	}
+	diff, err := s.store.Diff(ctx, repository, *r.Base, *r.Commit, options)
+	if err != nil {
+		return capability.Diff{}, err
+	}
+	out := capability.Diff{Run: in.Run, Base: *r.Base, Commit: *r.Commit, Changes: []capability.Change{}, Flags: recordFlags(diff.Flags), Patch: diff.Patch, Truncated: diff.Truncated}
+	for _, c := range diff.Changes {
+		out.Changes = append(out.Changes, capability.Change{
+			Path: run.Path(c.Path), Kind: c.Kind, OldMode: c.OldMode, NewMode: c.NewMode, Added: c.Added, Removed: c.Removed,
+		})
+	}
+	return out, nil
+}
+
+func (s *Stem) acceptFruit(ctx context.Context, _ Actor, in capability.AcceptInput) (capability.Acceptance, error) {
+	r, repository, err := s.fruitRun(ctx, in.Run)
+	if err != nil {
+		return capability.Acceptance{}, err
+	}
+	if err := undecided(r); err != nil {
+		return capability.Acceptance{}, err
+	}
+	result, err := s.store.Accept(ctx, repository, substrate.AcceptRequest{Run: string(r.ID), Base: *r.Base, Commit: *r.Commit, Into: in.Into})
+	if err != nil {
+		return capability.Acceptance{}, err
+	}
+	if err := s.decide(ctx, r.ID, run.Accepted); err != nil {
+		return capability.Acceptance{}, err
+	}
+	return capability.Acceptance{Run: r.ID, Into: run.Path(result.Ref), Before: result.Before, After: result.After, How: result.How}, nil
+}
+
+func (s *Stem) rejectFruit(ctx context.Context, _ Actor, in capability.RunInput) (capability.Rejection, error) {
+	r, repository, err := s.fruitRun(ctx, in.Run)
+	if err != nil {
+		return capability.Rejection{}, err
+	}
+	if err := undecided(r); err != nil {
+		return capability.Rejection{}, err
+	}
+	removed, err := s.store.Reject(ctx, repository, string(r.ID), *r.Commit)
+	if err != nil {
+		return capability.Rejection{}, err
+	}
+	if err := s.decide(ctx, r.ID, run.Rejected); err != nil {
+		return capability.Rejection{}, err
+	}
+	return capability.Rejection{Run: r.ID, Branch: r.ID.Branch(), Commit: *r.Commit, Removed: removed}, nil
+}
+
+func undecided(r run.Run) error {
+	if !r.State.Ended() {
+		return fault.New(fault.Invalid, "run %s is still %s", r.ID, r.State)
+	}
+	if r.Review != nil {
+		return fault.New(fault.Invalid, "run %s was %s already", r.ID, *r.Review)
+	}
+	return nil
+}
+
+func (s *Stem) decide(ctx context.Context, id run.ID, review run.Review) error {
+	_, _, err := s.state.UpdateRun(ctx, id, func(r *run.Run) error {
+		r.Review = &review
+		return nil
+	})
+	return err
+}

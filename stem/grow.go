@@ -1,0 +1,363 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"tendril/capability"
+	"tendril/fault"
+	"tendril/run"
+	"tendril/stoma"
+	"tendril/substrate"
+	"tendril/terrarium"
+)
+
+// growth is one run while it lives. Its steps stand below in the order in which
+// they happen.
+type growth struct {
+	stem    *Stem
+	plan    *plan
+	id      run.ID
+	plot    *plot
+	events  *eventLog
+	started time.Time
+
+	base      *substrate.Base
+	terrarium terrarium.Terrarium
+	process   *stoma.Process
+	ending    ending
+	fruit     *substrate.Fruit
+}
+
+const (
+	// openTime bounds the making of a wall, and closeTime its removal.
+	openTime  = 2 * time.Minute
+	closeTime = time.Minute
+	// collectTime bounds the handing over of a stopped run's work.
+	collectTime = 10 * time.Minute
+)
+
+// grow is the life of one run. Its result is the run's record; its error is for
+// what kept the run from being recorded at all, and for a refusal.
+func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (run.Run, error) {
+	plan, err := s.plan(ctx, actor, in) // may they, is it sane: nothing exists yet
+	if err != nil {
+		return run.Run{}, err
+	}
+	g, err := s.begin(ctx, plan) // durable before anything acts on it
+	if err != nil {
+		return run.Run{}, err
+	}
+	err = g.live(ctx)
+	return g.end(context.WithoutCancel(ctx), err)
+}
+
+// live goes from the base to the Fruit. What it opens, end closes.
+func (g *growth) live(ctx context.Context) error {
+	if err := g.takeBase(ctx); err != nil {
+		return err
+	}
+	if err := g.openWall(ctx); err != nil {
+		return err
+	}
+	if err := g.firstExec(ctx); err != nil {
+		return err
+	}
+	if err := g.work(ctx); err != nil {
+		return err
+	}
+	return g.harvest(context.WithoutCancel(ctx))
+}
+
+// begin records the run under a lock that says who owns it.
+func (s *Stem) begin(ctx context.Context, p *plan) (*growth, error) {
+	g := &growth{stem: s, plan: p, id: run.NewID(), started: time.Now()}
+	var err error
+	if g.plot, err = claim(s.runs, g.id); err != nil {
+		return nil, err
+	}
+	if err := s.state.CreateRun(ctx, p.record(g.id)); err != nil {
+		return nil, errors.Join(err, g.plot.remove())
+	}
+	g.events = &eventLog{stem: s, id: g.id, emit: func(e run.Event) { capability.Emit(ctx, e) }}
+	if left := p.leftOut(); left != "" {
+		g.warn(ctx, left)
+	}
+	return g, nil
+}
+
+// takeBase makes the tree that the work starts from: a commit of the Substrate,
+// or with --dirty a snapshot of its working tree.
+func (g *growth) takeBase(ctx context.Context) error {
+	if err := g.enter(ctx, run.Preparing, func(r *run.Run) { r.Started = new(run.At(g.started)) }); err != nil {
+		return err
+	}
+	commit := g.plan.base
+	if g.plan.input.Dirty {
+		var err error
+		if commit, err = g.plan.repository.Snapshot(ctx, g.stem.store); err != nil {
+			return err
+		}
+	}
+	base, err := g.stem.store.Base(ctx, g.plan.repository, commit, g.plan.owner(), func(done, total int64) {
+		g.stem.config.Progress("preparing the base", done, total)
+	})
+	if err != nil {
+		return err
+	}
+	g.base = base
+	return g.change(ctx, func(r *run.Run) { r.Base = &base.Commit.ID })
+}
+
+// openWall opens the Terrarium. It comes back with a boundary that was read back
+// and is what was asked, or not at all.
+func (g *growth) openWall(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, openTime, fault.New(fault.Unavailable, "the wall was not ready within %v", openTime))
+	defer cancel()
+	g.stem.config.Progress("opening the Terrarium", 0, 0)
+	spec := g.plan.limits
+	spec.Run = string(g.id)
+	spec.Rootfs.Host = &terrarium.HostView{Dirs: g.stem.config.Toolchain}
+	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
+	spec.Env = g.plan.env
+	opened, err := g.plan.provider.Open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	g.terrarium = opened
+	rows := opened.Boundary()
+	for _, row := range rows {
+		if note := unenforced(row); note != "" {
+			g.warn(ctx, note)
+		}
+	}
+	return g.change(ctx, func(r *run.Run) { r.Boundary, r.Unenforced = recordRows(rows), unenforcedLimits(rows) })
+}
+
+// firstExec starts the Sprout's command: the first thing of the Sprout's that
+// runs.
+func (g *growth) firstExec(ctx context.Context) error {
+	if err := g.enter(ctx, run.Running, nil); err != nil {
+		return err
+	}
+	g.stem.config.Progress("", 0, 0)
+	request := stoma.ExecRequest{Argv: g.plan.input.Argv, Env: g.plan.env, Dir: "/workspace"}
+	if size := g.plan.input.Terminal; size != nil {
+		request.TTY = &stoma.Size{Rows: size.Rows, Cols: size.Cols}
+	}
+	process, err := g.terrarium.Stoma().Exec(ctx, request)
+	var missing *stoma.ExecError
+	if errors.As(err, &missing) {
+		return fault.New(fault.NotFound, "command %q does not run inside: %s", g.plan.input.Argv[0], missing.Reason).
+			WithHint("a path is looked up in /workspace; a program of this host has to be part of the toolchain view (docs/terrarium.md)")
+	}
+	if err != nil {
+		return fault.New(fault.BrokenBoundary, "starting the command: %w", err)
+	}
+	g.process = process
+	return nil
+}
+
+// work waits for the Sprout, and stops it when something else comes first. In
+// the end nothing of it runs any more.
+func (g *growth) work(ctx context.Context) error {
+	defer g.process.Close()
+	feeding := g.feed(ctx)
+	output := newRecorder(g.plan.limits.Output.Value, g.events.append)
+	recorded := make(chan error, 1)
+	go func() { recorded <- output.record(context.WithoutCancel(ctx), g.process.Stdout, g.process.Stderr) }()
+
+	g.ending = g.supervise(ctx, g.process, output)
+	feeding()
+	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	if g.ending.err == nil {
+		if err := g.terrarium.Stoma().Quiesce(quiet); err != nil {
+			g.ending.err = fault.New(fault.BrokenBoundary, "ending what the Sprout left running: %w", err)
+		}
+	}
+	if g.ending.err != nil {
+		g.process.Close() // the streams end with it
+	}
+	if err := <-recorded; err != nil {
+		return fmt.Errorf("recording the output: %w", err)
+	}
+	if late := g.reachedAtTheEnd(quiet, output); late != nil && g.ending.stop == nil {
+		g.ending.stop = late
+	}
+	if g.ending.stop != nil && g.ending.stop.Limit != "" {
+		if err := g.events.append(quiet, run.Event{Data: run.LimitReached{Limit: g.ending.stop.Limit}}); err != nil {
+			return err
+		}
+	}
+	return g.ending.err
+}
+
+// reachedAtTheEnd looks once more for a limit that was reached just before the
+// command ended: a full disk or a full output makes a command fail before anybody
+// looks again.
+func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Stop {
+	select {
+	case <-output.full:
+		return &run.Stop{Limit: run.Output}
+	case limit := <-g.terrarium.Exceeded():
+		return &run.Stop{Limit: run.Limit(limit)}
+	default:
+	}
+	if g.ending.err != nil {
+		return nil
+	}
+	stat, err := g.terrarium.Stoma().Stat(ctx)
+	if err == nil && stat.ScratchFull() {
+		return &run.Stop{Limit: run.Disk}
+	}
+	return nil
+}
+
+// feed copies the caller's input to the Sprout and follows the caller's terminal.
+// The function that it returns ends both.
+func (g *growth) feed(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	input := capability.Input(ctx)
+	if input == nil {
+		g.process.Stdin.Close()
+	} else {
+		go func() { // may outlive the run in a Read that does not return, see capability.WithInput
+			io.Copy(g.process.Stdin, input)
+			g.process.Stdin.Close()
+		}()
+	}
+	resized := make(chan struct{})
+	go func() {
+		defer close(resized)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case size, more := <-capability.Resizes(ctx):
+				if !more {
+					return
+				}
+				if g.process.Resize(ctx, size.Rows, size.Cols) != nil {
+					return
+				}
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-resized
+	}
+}
+
+// harvest makes the changed entries a commit on a branch of its own.
+func (g *growth) harvest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, collectTime, fault.New(fault.Unavailable, "the work could not be collected within %v", collectTime))
+	defer cancel()
+	err := g.enter(ctx, run.Collecting, func(r *run.Run) {
+		// From here on a successor can finish the run: what ended it is known.
+		r.Exit, r.Stop, r.Partial = g.ending.exit, g.ending.stop, g.ending.stop != nil
+	})
+	if err != nil {
+		return err
+	}
+	if g.fruit, err = g.stem.store.NewFruit(ctx, g.plan.repository, g.base); err != nil {
+		return err
+	}
+	defer g.fruit.Discard()
+	summary, err := g.terrarium.Stoma().Collect(ctx, func(record stoma.Record) error {
+		return g.fruit.Add(string(record.Kind), record.Path, record.Size, record.Content)
+	})
+	if err != nil {
+		return fmt.Errorf("collecting the work: %w", err)
+	}
+	result, err := g.fruit.Commit(ctx, substrate.Meta{
+		Run: string(g.id), Pollen: g.plan.actor.Name(), Provider: g.plan.provider.Name(), Time: time.Now(),
+	})
+	if err != nil {
+		return err
+	}
+	return g.change(ctx, func(r *run.Run) {
+		r.Ignored, r.Skipped = summary.Ignored, summary.Skipped
+		r.Changed, r.Flags = result.Changed, recordFlags(result.Flags)
+		if result.Commit != "" {
+			r.Commit, r.Branch = &result.Commit, &result.Branch
+		}
+	})
+}
+
+// end closes what is open, gives the verdict, and records the end. broke is what
+// ended the run early, if anything did.
+func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
+	closing, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	if g.terrarium != nil {
+		if err := g.terrarium.Close(closing); err != nil {
+			broke = errors.Join(broke, fmt.Errorf("closing the Terrarium: %w", err))
+		}
+	}
+	if g.base != nil {
+		g.base.Release()
+	}
+	// Nothing measures the host yet, so nothing can be called clean.
+	verdict := run.VerdictGiven{Verdict: run.Inconclusive, Reasons: []string{"no observer watched the host during this run"}}
+	if err := g.events.append(ctx, run.Event{Data: verdict}); err != nil {
+		broke = errors.Join(broke, err)
+	}
+	record, err := g.finish(ctx, broke, verdict.Verdict)
+	if err != nil {
+		return record, errors.Join(broke, err)
+	}
+	if err := g.plot.remove(); err != nil {
+		return record, fmt.Errorf("removing the run's directory: %w", err)
+	}
+	if _, err := g.stem.state.Prune(ctx, keepRuns); err != nil {
+		return record, err
+	}
+	return record, nil
+}
+
+// finish records the state that the run ends in.
+func (g *growth) finish(ctx context.Context, broke error, verdict run.Verdict) (run.Run, error) {
+	record, events, err := g.stem.state.UpdateRun(ctx, g.id, func(r *run.Run) error {
+		r.Verdict = &verdict
+		r.DurationMS = new(time.Since(g.started).Milliseconds())
+		r.Exit, r.Stop = g.ending.exit, g.ending.stop
+		r.Error = run.ErrorOf(broke)
+		r.State = endState(*r, broke)
+		r.Partial = r.Partial || (broke != nil && r.Commit != nil)
+		return nil
+	})
+	g.events.emitAll(events)
+	return record, err
+}
+
+// endState is what a run has become.
+func endState(r run.Run, broke error) run.State {
+	switch {
+	case r.Stop != nil:
+		return run.Stopped
+	case broke != nil && r.State == run.Preparing && refusal(broke), broke != nil && r.State == run.Running && fault.Is(broke, fault.NotFound):
+		return run.Refused
+	case broke != nil:
+		return run.Withered
+	case r.Commit != nil:
+		return run.Fruited
+	default:
+		return run.Unchanged
+	}
+}
+
+// refusal reports whether the request itself was at fault.
+func refusal(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Invalid, fault.NotFound, fault.Denied, fault.NeedsApproval, fault.Unavailable:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+//go:build linux
+
+package stem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"tendril/fault"
+	"tendril/run"
+)
+
+// A run belongs to the process that holds an exclusive flock on its lock file,
+// runs/<id>/lock, until the run ends. The kernel gives the lock back when its
+// owner dies, however it dies, so whoever gets it may clean up.
+//
+// A directory appears under its run's name only with its lock already held; the
+// birth lock keeps a sweeper from meeting it earlier.
+
+// plot is one run's own directory, and the lock on it.
+type plot struct {
+	dir  string
+	lock *os.File
+}
+
+// claim makes the directory of a new run.
+func claim(runs string, id run.ID) (*plot, error) {
+	birth, err := lockFile(filepath.Join(runs, birthLock), true)
+	if err != nil {
+		return nil, err
+	}
+	defer birth.Close()
+	dir := filepath.Join(runs, string(id))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fault.New(fault.Unavailable, "making the run's directory: %w", err).WithHint("is the disk full, or %s read-only?", runs)
+	}
+	lock, err := lockFile(filepath.Join(dir, "lock"), false)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &plot{dir: dir, lock: lock}, nil
+}
+
+// takeOver returns the directory of a run whose owner is gone, and nil if the
+// owner lives. The caller holds the birth lock.
+func takeOver(runs string, id run.ID) (*plot, error) {
+	dir := filepath.Join(runs, string(id))
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("taking over run %s: %w", id, err)
+	}
+	lock, err := lockFile(filepath.Join(dir, "lock"), false)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &plot{dir: dir, lock: lock}, nil
+}
+
+// remove removes the directory, and then gives back the lock.
+func (p *plot) remove() error {
+	return errors.Join(os.RemoveAll(p.dir), p.lock.Close())
+}
+
+const birthLock = "birth.lock"
+
+// lockFile opens the file, makes it if need be, and takes an exclusive lock.
+func lockFile(path string, wait bool) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "opening a lock: %w", err)
+	}
+	how := unix.LOCK_EX
+	if !wait {
+		how |= unix.LOCK_NB
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,207 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"tendril/capability"
+	"tendril/fault"
+	"tendril/rootfs"
+	"tendril/run"
+	"tendril/spelling"
+	"tendril/substrate"
+	"tendril/terrarium"
+)
+
+// plan is a request that makes sense on this host. Making one changes nothing:
+// whatever is wrong with the request is said before anything exists.
+type plan struct {
+	actor      Actor
+	input      capability.GrowInput
+	repository *substrate.Repository
+	base       substrate.Commit
+	dirty      substrate.Dirty // what the base leaves out
+	provider   terrarium.Provider
+	view       rootfs.View
+	limits     terrarium.Spec // only its limits are set
+	env        []string
+}
+
+// Defaults for limits that neither the request nor the Botanist gives. The wall
+// has its own for memory, processes and disk.
+const (
+	defaultWall   = time.Hour
+	defaultOutput = 64 << 20
+)
+
+func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (*plan, error) {
+	p := &plan{actor: actor, input: in}
+	var err error
+	if p.repository, err = substrate.Open(string(in.Substrate.Path)); err != nil {
+		return nil, err
+	}
+	if p.base, err = p.repository.Resolve(ctx, in.Base); err != nil {
+		return nil, err
+	}
+	if p.dirty, err = p.repository.Dirty(ctx, s.store); err != nil {
+		return nil, err
+	}
+	if p.provider, err = s.choose(ctx, in.Provider); err != nil {
+		return nil, err
+	}
+	p.limits = specLimits(in.Limits, s.config.Defaults)
+	if err := terrarium.ValidateLimits(p.limits); err != nil {
+		return nil, err
+	}
+	if p.view, err = rootfs.HostView(s.config.Toolchain, rootfs.User{Name: "sprout", Home: sproutHome}); err != nil {
+		return nil, err
+	}
+	p.env = environment(p.view.Path(s.config.HostPath), in.Env)
+	return p, s.commandExists(p)
+}
+
+const sproutHome = "/home/sprout"
+
+// environment is the whole environment of a Sprout: what programs need to work,
+// and what the request adds.
+func environment(path string, extra []string) []string {
+	env := []string{
+		"PATH=" + path, "HOME=" + sproutHome, "USER=sprout", "LOGNAME=sprout", "SHELL=/bin/sh",
+		"LANG=C.UTF-8", "TERM=dumb", "TMPDIR=/tmp",
+		// Git asks for nothing and finds no configuration but the workspace's.
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	}
+	for _, variable := range extra {
+		name, _, _ := strings.Cut(variable, "=")
+		env = slices.DeleteFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+		env = append(env, variable)
+	}
+	return env
+}
+
+// commandExists refuses a command that the search path inside will not find, and
+// says where it is on this host. A path is judged inside: it may lie in the
+// workspace.
+func (s *Stem) commandExists(p *plan) error {
+	command := p.input.Argv[0]
+	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
+		return nil
+	}
+	absence := p.view.Missing(command, insidePath(p.env))
+	if absence.HostPath != "" && absence.Visible {
+		return nil
+	}
+	if filepath.IsAbs(command) && (strings.HasPrefix(command, "/workspace/") || strings.HasPrefix(command, "/tmp/")) {
+		return nil
+	}
+	return s.explainMissing(p, command)
+}
+
+func insidePath(env []string) string {
+	for _, variable := range env {
+		if value, ok := strings.CutPrefix(variable, "PATH="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// explainMissing says why a command is not inside and what would put it there.
+func (s *Stem) explainMissing(p *plan, command string) error {
+	absence := p.view.Missing(command, s.config.HostPath)
+	f := fault.New(fault.NotFound, "command %q does not exist inside", command)
+	switch {
+	case absence.HostPath == "":
+		return f.WithHint("it is not on this host's PATH either: install it, or give a path in the Substrate")
+	case absence.Key != "":
+		return f.WithHint("on this host it is %s; to show it inside, put `%s` into tendril.yaml", absence.HostPath, absence.Key)
+	case absence.Visible:
+		return f.WithHint("on this host it is %s; give that path", absence.HostPath)
+	default:
+		return f.WithHint("on this host it is %s, in a directory that must not be shown inside", absence.HostPath)
+	}
+}
+
+// specLimits are the limits of a request; what it leaves open comes from the
+// Botanist, and is then a default that nobody insisted on.
+func specLimits(asked, defaults capability.Limits) terrarium.Spec {
+	return terrarium.Spec{
+		CPUs:   limit(asked.CPUs, defaults.CPUs, 0, func(v float64) float64 { return v }),
+		Memory: limit(asked.Memory, defaults.Memory, 0, func(v capability.Bytes) int64 { return int64(v) }),
+		Disk:   limit(asked.Disk, defaults.Disk, 0, func(v capability.Bytes) int64 { return int64(v) }),
+		Output: limit(asked.Output, defaults.Output, defaultOutput, func(v capability.Bytes) int64 { return int64(v) }),
+		Pids:   limit(asked.Pids, defaults.Pids, 0, func(v int) int { return v }),
+		Wall:   limit(asked.Wall, defaults.Wall, defaultWall, func(v capability.Duration) time.Duration { return time.Duration(v) }),
+		Idle:   limit(asked.Idle, defaults.Idle, 0, func(v capability.Duration) time.Duration { return time.Duration(v) }),
+	}
+}
+
+func limit[In any, Out float64 | int64 | int | time.Duration](asked, byDefault *In, otherwise Out, convert func(In) Out) terrarium.Limit[Out] {
+	switch {
+	case asked != nil:
+		return terrarium.Limit[Out]{Value: convert(*asked), Required: true}
+	case byDefault != nil:
+		return terrarium.Limit[Out]{Value: convert(*byDefault)}
+	default:
+		return terrarium.Limit[Out]{Value: otherwise}
+	}
+}
+
+// choose returns the named provider or, without a name, the strongest that is
+// ready. A named one is used or refused, never replaced.
+func (s *Stem) choose(ctx context.Context, name string) (terrarium.Provider, error) {
+	var names, reasons []string
+	for _, p := range s.providers {
+		if name != "" && p.Name() != name {
+			names = append(names, p.Name())
+			continue
+		}
+		err := p.Ready(ctx)
+		if err == nil {
+			return p, nil
+		}
+		if name != "" {
+			return nil, err
+		}
+		reasons = append(reasons, fmt.Sprintf("%s: %v%s", p.Name(), err, hintOf(err)))
+	}
+	if name != "" {
+		f := fault.New(fault.NotFound, "there is no provider %q", name)
+		if nearest, ok := spelling.Nearest(name, names); ok {
+			return nil, f.WithHint("did you mean %s?", nearest)
+		}
+		return nil, f.WithHint("there are: %s", strings.Join(names, ", "))
+	}
+	return nil, fault.New(fault.Unavailable, "no wall is ready on this host (%s)", strings.Join(reasons, "; "))
+}
+
+func hintOf(err error) string {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Hint != "" {
+		return "; " + f.Hint
+	}
+	return ""
+}
+
+// leftOut says what of the working tree the base does not hold.
+func (p *plan) leftOut() string {
+	if p.input.Dirty || (p.dirty.Changed == 0 && p.dirty.Untracked == 0) {
+		return ""
+	}
+	return fmt.Sprintf("the working tree has %d changed and %d untracked files that the base leaves out (--dirty takes them along)", p.dirty.Changed, p.dirty.Untracked)
+}
+
+// record is the run as it is when nothing has been done yet.
+func (p *plan) record(id run.ID) run.Run {
+	return run.Run{
+		ID: id, State: run.Queued, Pollen: p.actor.Name(),
+		Substrate: p.input.Substrate, Dirty: p.input.Dirty, Provider: new(p.provider.Name()),
+	}
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tendril/run"
+	"tendril/substrate"
+)
+
+// sweepTime bounds the removal of what one dead run left.
+const sweepTime = 30 * time.Second
+
+// recover ends every run whose owner is gone, and removes what it left: on the
+// next start nothing is stuck. Runs that live keep their lock and are not touched.
+func (s *Stem) recover(ctx context.Context) error {
+	unended, err := s.state.Unended(ctx)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(s.runs)
+	if err != nil {
+		return fmt.Errorf("looking for abandoned runs: %w", err)
+	}
+	open := map[run.ID]bool{}
+	for _, r := range unended {
+		open[r.ID] = true
+	}
+	for _, e := range entries {
+		if id, err := run.ParseID(e.Name()); err == nil {
+			open[id] = true
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	birth, err := lockFile(filepath.Join(s.runs, birthLock), true)
+	if err != nil {
+		return err
+	}
+	defer birth.Close()
+	var errs []error
+	for id := range open {
+		if err := s.recoverRun(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("recovering run %s: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Stem) recoverRun(ctx context.Context, id run.ID) error {
+	p, err := takeOver(s.runs, id)
+	if err != nil || p == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	for _, provider := range s.providers {
+		if err := provider.Sweep(ctx, string(id), p.dir); err != nil {
+			return errors.Join(err, p.lock.Close())
+		}
+	}
+	if err := s.settle(ctx, id); err != nil {
+		return errors.Join(err, p.lock.Close())
+	}
+	return p.remove()
+}
+
+// settle gives a dead run its end: what its branch shows, or lost.
+func (s *Stem) settle(ctx context.Context, id run.ID) error {
+	r, err := s.state.Get(ctx, id)
+	if err != nil || r.State.Ended() {
+		return ignoreNotFound(err)
+	}
+	commit, found := fruitOf(ctx, r)
+	_, _, err = s.state.UpdateRun(ctx, id, func(r *run.Run) error {
+		if r.State.Ended() {
+			return nil
+		}
+		r.Verdict = new(run.Inconclusive)
+		if r.Started != nil {
+			r.DurationMS = new(time.Since(r.Started.Time).Milliseconds())
+		}
+		switch {
+		case found && r.Stop != nil:
+			r.State = run.Stopped
+		case found:
+			r.State = run.Fruited
+		default:
+			r.State = run.Lost
+			r.Error = &run.Error{Kind: "internal", Detail: "the Stem that ran it was killed", Hint: new("run it again; nothing was left behind")}
+		}
+		if found {
+			r.Commit, r.Branch = &commit, new(r.ID.Branch())
+		}
+		return nil
+	})
+	return err
+}
+
+// fruitOf looks for the run's branch: its owner may have died between making it
+// and recording it.
+func fruitOf(ctx context.Context, r run.Run) (commit string, found bool) {
+	if r.State != run.Collecting {
+		return "", false
+	}
+	repository, err := substrate.Open(string(r.Substrate.Path))
+	if err != nil {
+		return "", false
+	}
+	c, err := repository.Resolve(ctx, "refs/heads/"+r.ID.Branch())
+	return c.ID, err == nil
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+// Package stem is the deterministic kernel: the life of one run from request to
+// Fruit, and Invoke, the one door that every verb goes through.
+//
+// grow.go reads like the picture in docs/architecture.md, from the plan to the
+// verdict. Nothing in here reasons: what a Sprout or a model says never changes
+// what is done, only what is recorded.
+package stem
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"tendril/capability"
+	"tendril/fault"
+	"tendril/state"
+	"tendril/substrate"
+	"tendril/terrarium"
+)
+
+// Config is what a Stem is made from.
+type Config struct {
+	// StateDir holds the database, the base images and the directories of the
+	// runs. It is the Stem's own, mode 0700.
+	StateDir string
+
+	// Toolchain is the Botanist's list of directories that a Sprout may see
+	// beside the host's /usr.
+	Toolchain []string
+
+	// Defaults are the Botanist's limits for runs that ask for none.
+	Defaults capability.Limits
+
+	// HostPath is the PATH in which the person would have found a command. It is
+	// used to explain, and to put visible directories of it on the Sprout's PATH.
+	HostPath string
+
+	// Providers are the walls, the strongest first: the order in which a run
+	// that names none takes the first that is ready.
+	Providers []terrarium.Provider
+
+	// Progress is told what is being done while a person waits. It may be nil.
+	Progress func(what string, done, total int64)
+}
+
+// Stem is safe for concurrent use.
+type Stem struct {
+	config    Config
+	state     *state.Store
+	store     *substrate.Store
+	providers []terrarium.Provider
+	runs      string // one directory a living run
+}
+
+// keepRuns is how many ended runs the database remembers.
+const keepRuns = 1000
+
+// Open opens the state directory and recovers what an earlier Stem left behind.
+func Open(ctx context.Context, c Config) (*Stem, error) {
+	s := &Stem{config: c, runs: filepath.Join(c.StateDir, "runs")}
+	if c.Progress == nil {
+		s.config.Progress = func(string, int64, int64) {}
+	}
+	for _, p := range c.Providers {
+		s.providers = append(s.providers, terrarium.Validated(p))
+	}
+	if err := os.Mkdir(s.runs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fault.New(fault.Unavailable, "making the directory of the runs: %w", err).
+			WithHint("make %s writable, or set XDG_STATE_HOME to a directory that is", c.StateDir)
+	}
+	var err error
+	if s.state, err = state.Open(ctx, filepath.Join(c.StateDir, "state.db")); err != nil {
+		return nil, err
+	}
+	if s.store, err = substrate.OpenStore(filepath.Join(c.StateDir, "store")); err != nil {
+		return nil, errors.Join(err, s.state.Close())
+	}
+	if err := s.recover(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close gives back what the Stem holds. Runs of this process have to be over.
+func (s *Stem) Close() error { return s.state.Close() }
