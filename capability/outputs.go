@@ -52,6 +52,7 @@ type Terrarium struct {
 	Hint      *string  `json:"hint"`   // what would make it ready
 	Default   bool     `json:"default"`
 	Limits    []string `json:"limits"` // what it can bound
+	Seals     []string `json:"seals"`  // what it closes off, each proven by the conformance suite
 }
 
 // ProbeReport is what tries to get out of a wall came to.
@@ -66,6 +67,8 @@ type ProbeReport struct {
 type ProbeResult struct {
 	Probe     string `json:"probe"`
 	Dimension string `json:"dimension"`
-	Result    string `json:"result"`   // pass, fail or unknown
+	Seal      string `json:"seal"`
+	Tries     string `json:"tries"`    // what a sealed boundary answers
+	Result    string `json:"result"`   // sealed, leak, unknown or not-applicable
 	Observed  string `json:"observed"` // what was seen, in the probe's words: a claim from inside
 }

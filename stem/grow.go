@@ -104,7 +104,7 @@ func (g *growth) takeBase(ctx context.Context) error {
 			return err
 		}
 	}
-	base, err := g.stem.store.Base(ctx, g.plan.repository, commit, g.plan.owner(), func(done, total int64) {
+	base, err := g.stem.store.Base(ctx, g.plan.repository, commit, sproutOwner, func(done, total int64) {
 		g.stem.config.Progress("preparing the base", done, total)
 	})
 	if err != nil {
@@ -125,6 +125,7 @@ func (g *growth) openWall(ctx context.Context) error {
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: g.stem.config.Toolchain}
 	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
 	spec.Env = g.plan.env
+	spec.User = terrarium.DefaultUser
 	opened, err := g.plan.provider.Open(ctx, spec)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if err := terrarium.ValidateLimits(p.limits); err != nil {
 		return nil, err
 	}
-	if p.view, err = rootfs.HostView(s.config.Toolchain, rootfs.User{Name: "sprout", Home: sproutHome}); err != nil {
+	if p.view, err = rootfs.HostView(s.config.Toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
 		return nil, err
 	}
 	p.env = environment(p.view.Path(s.config.HostPath), in.Env)
@@ -68,6 +68,9 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 }
 
 const sproutHome = "/home/sprout"
+
+// sproutOwner owns what a base image holds.
+var sproutOwner = substrate.Owner{UID: terrarium.DefaultUser.UID, GID: terrarium.DefaultUser.GID}
 
 // environment is the whole environment of a Sprout: what programs need to work,
 // and what the request adds.

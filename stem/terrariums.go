@@ -68,6 +68,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	spec.Run = string(id)
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: s.config.Toolchain}
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}
+	spec.User = terrarium.DefaultUser
 	spec.Env = environment("/usr/local/bin:/usr/bin:/bin", nil)
 	box, err := provider.Open(ctx, spec)
 	if err != nil {

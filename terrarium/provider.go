@@ -77,6 +77,7 @@ type Usage struct {
 // Capabilities declare what a provider honours. What is not declared is
 // refused.
 type Capabilities struct {
+	Primitive    string                 // what the wall is made of, for a person
 	Runtime      string                 // policy's word: container, microvm or host
 	SharedKernel bool                   // whether the Sprout's system calls reach the host's kernel
 	Seals        []Seal                 // what a Terrarium of this kind closes off; each is proven by terrariumtest

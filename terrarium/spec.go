@@ -58,3 +58,14 @@ type Workspace struct {
 type User struct {
 	UID, GID uint32
 }
+
+// DefaultUser is the Sprout's account inside: a number that the uid tables of
+// systemd and Debian assign to nobody (systemd.io/UIDS-GIDS,
+// www.debian.org/doc/debian-policy/ch-opersys.html), so that a file which the
+// view shows belongs to no account of the host that the Sprout could pass for.
+// It is below 2^21, which the ustar format can still write.
+var DefaultUser = User{UID: 70707, GID: 70707}
+
+// StomaInside is where the guest half of the Stoma is, in every Terrarium. The
+// Sprout can execute it (probes do), and that gives it nothing.
+const StomaInside = "/.tendril/stoma"

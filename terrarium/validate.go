@@ -84,13 +84,14 @@ func Validate(provider string, can Capabilities, spec Spec) error {
 			return fault.New(fault.Invalid, "environment entry %q is not NAME=value", variable)
 		}
 	}
-	if err := limitsInRange(spec); err != nil {
+	if err := ValidateLimits(spec); err != nil {
 		return err
 	}
 	return undeclared(provider, can, spec)
 }
 
-func limitsInRange(spec Spec) error {
+// ValidateLimits refuses limits that no boundary could mean.
+func ValidateLimits(spec Spec) error {
 	for name, negative := range map[LimitName]bool{
 		LimitCPU: !(spec.CPUs.Value >= 0), LimitMemory: spec.Memory.Value < 0, LimitDisk: spec.Disk.Value < 0,
 		LimitOutput: spec.Output.Value < 0, LimitPids: spec.Pids.Value < 0, LimitWall: spec.Wall.Value < 0, LimitIdle: spec.Idle.Value < 0,

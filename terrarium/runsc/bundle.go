@@ -13,12 +13,13 @@ import (
 	"tendril/terrarium"
 )
 
-// Where things are inside. /.tendril is root's alone: the Sprout cannot enter
-// it, and meets its contents only through /workspace.
+// Where things are inside. The private directory is root's alone: the Sprout
+// meets what is mounted there only through /workspace, /tmp and its home.
 const (
-	insideStoma   = "/.tendril/stoma"
-	insideBase    = "/.tendril/base"
-	insideScratch = "/.tendril/scratch"
+	insidePrivate = "/.tendril/private"
+	insideBase    = insidePrivate + "/base"
+	insideScratch = insidePrivate + "/scratch"
+	insideCgroup  = insidePrivate + "/cgroup"
 	workspace     = "/workspace"
 )
 
@@ -39,16 +40,20 @@ const (
 type bundle struct {
 	dir     string
 	scratch string // holds the file that backs the scratch file system
+	empty   string // an empty file, shown where a file of the host must not be
 }
 
 // writeBundle makes the bundle of spec below dir.
 func writeBundle(dir string, spec terrarium.Spec, view rootfs.View, stomaPath string, applied limits) (bundle, error) {
-	b := bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch")}
+	b := bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch"), empty: filepath.Join(dir, "bundle", "empty")}
 	root := filepath.Join(b.dir, "rootfs")
 	for _, d := range []string{b.dir, root, b.scratch} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return b, fmt.Errorf("making the bundle: %w", err)
 		}
+	}
+	if err := os.WriteFile(b.empty, nil, 0o444); err != nil {
+		return b, fmt.Errorf("making the bundle: %w", err)
 	}
 	if err := view.Build(root); err != nil {
 		return b, fmt.Errorf("making the root file system in %s: %w", root, err)
@@ -66,56 +71,33 @@ func writeBundle(dir string, spec terrarium.Spec, view rootfs.View, stomaPath st
 	return b, nil
 }
 
-// addMountPoints makes what the wall itself needs beside the view. The root is
-// opened beneath an os.Root: a view is data, and data must not lead elsewhere.
+// addMountPoints makes what the wall needs beside the view. The root is opened
+// beneath an os.Root: a view is data, and data must not lead elsewhere.
 func addMountPoints(path string) error {
 	root, err := os.OpenRoot(path)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	for _, d := range []struct {
-		path string
-		mode os.FileMode
-	}{
-		{"proc", 0o555}, {"dev", 0o755}, {"tmp", 0o755}, {"workspace", 0o755},
-		{"home", 0o755}, {"home/sprout", 0o755},
-		{".tendril", 0o700}, {".tendril/base", 0o755}, {".tendril/scratch", 0o755}, {".tendril/cgroup", 0o700},
-	} {
-		if err := root.Mkdir(d.path, d.mode); err != nil && !os.IsExist(err) {
-			return err
-		}
-		if err := root.Chmod(d.path, d.mode); err != nil {
-			return err
-		}
-	}
-	stoma, err := root.OpenFile(".tendril/stoma", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o500)
-	if err != nil {
-		return err
-	}
-	if err := stoma.Close(); err != nil {
-		return err
-	}
-	return root.Chmod(".", 0o755)
+	return root.Mkdir(".tendril/cgroup", 0o700)
 }
 
 func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied limits) *specs.Spec {
 	user := fmt.Sprintf("%d:%d", applied.user.UID, applied.user.GID)
-	capabilities := stomaCapabilities
 	return &specs.Spec{
 		Version:  "1.2.0",
-		Hostname: "terrarium",
+		Hostname: rootfs.Hostname,
 		Root:     &specs.Root{Path: "rootfs", Readonly: !spec.WritableRoot},
 		Process: &specs.Process{
 			User: specs.User{UID: 0, GID: 0},
-			Args: []string{insideStoma, "init", "--user", user,
+			Args: []string{terrarium.StomaInside, "init", "--user", user,
 				"--overlay", insideBase + ":" + insideScratch + ":" + workspace,
 				"--scratch", insideScratch + "/tmp:/tmp", "--scratch", insideScratch + "/home:/home/sprout",
 				"--pids", fmt.Sprint(applied.pids)},
 			Cwd: "/",
 			Env: []string{},
 			Capabilities: &specs.LinuxCapabilities{
-				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
+				Bounding: stomaCapabilities, Effective: stomaCapabilities, Permitted: stomaCapabilities,
 			},
 			NoNewPrivileges: true,
 			Rlimits: []specs.POSIXRlimit{
@@ -130,11 +112,6 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
 				{Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.CgroupNamespace},
 			},
-			MaskedPaths: []string{
-				"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-				"/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
-			},
-			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 		},
 	}
 }
@@ -146,13 +123,17 @@ func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, a
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "noexec", "mode=1777", "size=" + sharedMemorySize}},
 	}
 	for _, m := range view.Mounts {
-		list = append(list, specs.Mount{Destination: m.Target, Type: "bind", Source: m.Source, Options: []string{"bind", "ro", "nosuid", "nodev"}})
+		list = append(list, specs.Mount{Destination: m.Target, Type: "bind", Source: m.Source, Options: []string{"rbind", "ro", "nosuid", "nodev"}})
 	}
-	for _, path := range view.Masks {
-		list = append(list, specs.Mount{Destination: path, Type: "tmpfs", Source: "tmpfs", Options: []string{"ro", "nosuid", "nodev", "noexec", "size=4k", "mode=555"}})
+	for _, mask := range view.Masks {
+		if mask.Dir {
+			list = append(list, specs.Mount{Destination: mask.Path, Type: "tmpfs", Source: "tmpfs", Options: []string{"ro", "nosuid", "nodev", "noexec", "size=4k", "mode=555"}})
+		} else {
+			list = append(list, specs.Mount{Destination: mask.Path, Type: "bind", Source: b.empty, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}})
+		}
 	}
 	return append(list,
-		specs.Mount{Destination: insideStoma, Type: "bind", Source: stomaPath, Options: []string{"bind", "ro", "nosuid", "nodev"}},
+		specs.Mount{Destination: terrarium.StomaInside, Type: "bind", Source: stomaPath, Options: []string{"bind", "ro", "nosuid", "nodev"}},
 		specs.Mount{Destination: insideBase, Type: "erofs", Source: spec.Workspace.Image, Options: []string{"ro", "nosuid", "nodev"}},
 		specs.Mount{Destination: insideScratch, Type: "bind", Source: b.scratch, Options: []string{"rw", "nosuid", "nodev"}},
 	)

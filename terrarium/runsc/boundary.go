@@ -1,0 +1,93 @@
+//go:build linux
+
+package runsc
+
+import (
+	"fmt"
+	"strings"
+
+	"tendril/terrarium"
+)
+
+// boundary says, field by field, what was applied. What the kernel was asked
+// about is inspected; the rest follows from the bundle that the sentry read.
+func boundary(spec terrarium.Spec, l limits, c confinement, sentry, gofer processState) []terrarium.Row {
+	rows := []terrarium.Row{
+		{Dimension: terrarium.Process, Field: "Run", Asked: spec.Run, Applied: spec.Run, How: terrarium.Constructed, Enforced: terrarium.ByHost,
+			Note: fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)},
+		same(terrarium.Filesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only"),
+		same(terrarium.Filesystem, "Workspace.Image", spec.Workspace.Image, "read-only; changes go to the scratch file system"),
+		same(terrarium.Filesystem, "Workspace.Dir", spec.Workspace.Dir, "holds only the file behind the scratch file system"),
+		same(terrarium.Process, "Env", strings.Join(names(spec.Env), " "), "nothing is inherited"),
+		same(terrarium.Filesystem, "WritableRoot", fmt.Sprint(spec.WritableRoot), ""),
+		{Dimension: terrarium.Process, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Constructed, Enforced: terrarium.ByHost, Note: "no account of the host"},
+	}
+	return append(rows, limitRows(spec, l, c)...)
+}
+
+func limitRows(spec terrarium.Spec, l limits, c confinement) []terrarium.Row {
+	return []terrarium.Row{
+		cpuRow(spec, l, c),
+		memoryRow(spec, l, c),
+		terrarium.LimitRow("Disk", withDefault(spec.Disk, l.disk), l.disk, terrarium.Constructed, terrarium.ByHost, "size of the scratch file system, kept by the sentry"),
+		terrarium.LimitRow("Pids", withDefault(spec.Pids, l.pids), l.pids, terrarium.Constructed, terrarium.ByHost, "the sentry's pids controller"),
+		terrarium.LimitRow("Output", spec.Output, spec.Output.Value, terrarium.Constructed, terrarium.ByHost, "counted by the Stem"),
+		terrarium.LimitRow("Wall", spec.Wall, spec.Wall.Value, terrarium.Constructed, terrarium.ByHost, "the sandbox is killed from outside"),
+		terrarium.LimitRow("Idle", spec.Idle, spec.Idle.Value, terrarium.Constructed, terrarium.ByHost, "watched by the Stem"),
+	}
+}
+
+func cpuRow(spec terrarium.Spec, l limits, c confinement) terrarium.Row {
+	switch {
+	case l.cpus == 0:
+		return terrarium.LimitRow("CPUs", spec.CPUs, 0, terrarium.Constructed, terrarium.NotKept, "no limit was asked for")
+	case c.group != nil && c.applied.CPUs > 0:
+		return terrarium.LimitRow("CPUs", spec.CPUs, c.applied.CPUs, terrarium.Inspected, terrarium.ByHost, "cgroup quota")
+	default:
+		return terrarium.LimitRow("CPUs", spec.CPUs, l.cpus, terrarium.Constructed, terrarium.Sampled, "pinned to whole processors, the fraction is sampled: "+c.why)
+	}
+}
+
+func memoryRow(spec terrarium.Spec, l limits, c confinement) terrarium.Row {
+	asked := withDefault(spec.Memory, l.memory)
+	if c.group != nil && c.applied.MemoryMax > 0 {
+		return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Inspected, terrarium.ByHost,
+			fmt.Sprintf("the run is ended at the limit; the cgroup kills at %d bytes", c.applied.MemoryMax))
+	}
+	return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Constructed, terrarium.Sampled, "sampled: "+c.why)
+}
+
+// withDefault is the limit as asked, with the default where nobody asked.
+func withDefault[T int | int64](asked terrarium.Limit[T], applied T) terrarium.Limit[T] {
+	if asked.Value == 0 {
+		asked.Value = applied
+	}
+	return asked
+}
+
+func askedUser(spec terrarium.Spec, l limits) string {
+	if spec.User == (terrarium.User{}) {
+		return describeUser(l.user)
+	}
+	return describeUser(spec.User)
+}
+
+func same(dimension, field, value, note string) terrarium.Row {
+	return terrarium.Row{Dimension: dimension, Field: field, Asked: value, Applied: value, How: terrarium.Constructed, Enforced: terrarium.ByHost, Note: note}
+}
+
+func suffix(dirs []string) string {
+	if len(dirs) == 0 {
+		return ""
+	}
+	return " with " + strings.Join(dirs, " ")
+}
+
+// names drops the values: an environment may hold what a record should not.
+func names(env []string) []string {
+	list := make([]string, len(env))
+	for i, variable := range env {
+		list[i], _, _ = strings.Cut(variable, "=")
+	}
+	return list
+}

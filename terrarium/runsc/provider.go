@@ -1,0 +1,268 @@
+//go:build linux
+
+// Package runsc is the embedded wall: gVisor's user-space kernel, linked into
+// tendril itself, which re-executes as the sandbox. It needs no daemon, no image
+// and no privilege, and works as root and as an ordinary user.
+//
+// What it promises: the Sprout's system calls are served by a kernel of its own,
+// in processes of the host that hold no capability over it and are filtered by
+// seccomp; it has no network but a loopback of its own; it sees the host's
+// toolchain read-only and nothing else of the host; the Stoma on a pipe pair is
+// the one way in and out. All of that is read back before the first exec.
+//
+// What it does not protect against: a defect in gVisor's kernel together with one
+// in the host's; covert channels through shared hardware; and, for an ordinary
+// user without a delegated cgroup, short peaks of memory and processor use between
+// two looks from outside.
+package runsc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tendril/fault"
+	"tendril/rootfs"
+	"tendril/stoma"
+	"tendril/terrarium"
+	"tendril/terrarium/runsc/keeper"
+)
+
+// Config says where the wall finds its parts.
+type Config struct {
+	Program string // the static binary that re-executes as the sandbox: tendril itself
+	Stoma   string // the guest half of the Stoma, a static binary
+}
+
+// New returns the provider.
+func New(c Config) terrarium.Provider { return &provider{c} }
+
+type provider struct{ Config }
+
+func (*provider) Name() string { return "runsc" }
+
+func (*provider) Capabilities() terrarium.Capabilities {
+	return terrarium.Capabilities{
+		Primitive: "gVisor's user-space kernel, linked in",
+		Runtime:   "container",
+		Seals: []terrarium.Seal{
+			terrarium.SealNetwork, terrarium.SealHostFiles, terrarium.SealDescriptors, terrarium.SealEnvironment,
+			terrarium.SealUser, terrarium.SealCapabilities, terrarium.SealReadOnlyRoot, terrarium.SealPID1,
+			terrarium.SealDevices, terrarium.SealKernel, terrarium.SealProcesses,
+		},
+		Fields: map[string]terrarium.Enforcement{
+			"Run":              terrarium.ByHost,
+			"Rootfs.Host.Dirs": terrarium.ByHost,
+			"Workspace.Image":  terrarium.ByHost,
+			"Workspace.Dir":    terrarium.ByHost,
+			"Env":              terrarium.ByHost,
+			"User":             terrarium.ByHost,
+			"CPUs":             terrarium.ByHost,
+			"Memory":           terrarium.ByHost,
+			"Disk":             terrarium.ByHost,
+			"Output":           terrarium.ByHost,
+			"Pids":             terrarium.ByHost,
+			"Wall":             terrarium.ByHost,
+			"Idle":             terrarium.ByHost,
+		},
+	}
+}
+
+// Ready implements [terrarium.Provider].
+func (p *provider) Ready(context.Context) error {
+	if _, err := os.Stat(p.Stoma); err != nil {
+		return fault.New(fault.Unavailable, "the Stoma is missing: %w", err).WithHint("build tendril with `make`")
+	}
+	if rootless() {
+		return userNamespacesWork()
+	}
+	return nil
+}
+
+// wallGrace is how long after the wall-clock limit the sandbox is killed whether
+// or not the Stem has ended the run in order.
+const wallGrace = 2 * time.Minute
+
+// Open implements [terrarium.Provider].
+func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.Terrarium, err error) {
+	limits, err := applyDefaults(spec)
+	if err != nil {
+		return nil, err
+	}
+	view, err := rootfs.HostView(spec.Rootfs.Host.Dirs, rootfs.User{UID: limits.user.UID, GID: limits.user.GID, Name: "sprout", Home: "/home/sprout"})
+	if err != nil {
+		return nil, err
+	}
+	b, err := writeBundle(spec.Workspace.Dir, spec, view, p.Stoma, limits)
+	if err != nil {
+		return nil, err
+	}
+	t := &open{provider: p, spec: spec, limits: limits, dir: spec.Workspace.Dir, exceeded: make(chan terrarium.LimitName, 1)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if t.confinement, err = confine(groupName(spec.Run), limits); err != nil {
+		return nil, err
+	}
+	t.process, err = startKeeper(p.Program, func(pid int) error {
+		return errors.Join(t.confinement.take(pid, limits), recordKeeper(t.dir, pid))
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = t.process.order(ctx, keeper.Order{
+		ID: spec.Run, Bundle: b.dir, State: filepath.Join(t.dir, "gvisor"), Rootless: rootless(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if t.stoma, err = stoma.Connect(ctx, t.process.stream, stoma.Options{}); err != nil {
+		return nil, t.process.diagnose(err)
+	}
+	// The Stoma answers only after the sentry has installed its filters and
+	// mounted everything: what is read now is what the Sprout will meet.
+	if t.sentry, t.gofer, err = readBack(t.process.sentry, t.process.gofer); err != nil {
+		return nil, err
+	}
+	t.startWatching(b.scratch)
+	return t, nil
+}
+
+// open is one Terrarium of this wall.
+type open struct {
+	provider    *provider
+	spec        terrarium.Spec
+	limits      limits
+	dir         string
+	confinement confinement
+	process     *process
+	stoma       *stoma.Client
+	sentry      processState
+	gofer       processState
+	exceeded    chan terrarium.LimitName
+	monitor     *monitor
+
+	stopWatching func() // waits for the monitor
+	closing      sync.Once
+	closeErr     error
+}
+
+func (t *open) Stoma() *stoma.Client                 { return t.stoma }
+func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
+func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
+
+func (t *open) startWatching(scratch string) {
+	t.monitor = &monitor{
+		limits: t.limits, group: t.confinement.group,
+		root: t.process.cmd.Process.Pid, sentry: t.process.sentry,
+		scratch: scratch, exceeded: t.exceeded,
+		inside: t.lookInside,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	var hard *time.Timer
+	if t.limits.wall > 0 {
+		hard = time.AfterFunc(t.limits.wall+wallGrace, t.process.kill)
+	}
+	go func() {
+		defer close(done)
+		t.monitor.watch(ctx)
+	}()
+	t.stopWatching = func() {
+		cancel()
+		<-done
+		if hard != nil {
+			hard.Stop()
+		}
+	}
+}
+
+// lookInside asks the guest half. It answers for the Sprout's processes and for
+// the scratch file system; both are bounded by the sentry whatever it says.
+func (t *open) lookInside(ctx context.Context) (processes int, scratchFull bool, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	stat, err := t.stoma.Stat(ctx)
+	if err != nil {
+		return 0, false, false
+	}
+	const page = 4096
+	return stat.Processes, stat.ScratchSize > 0 && stat.ScratchUsed+page > stat.ScratchSize, true
+}
+
+// Close implements [terrarium.Terrarium].
+func (t *open) Close(ctx context.Context) error {
+	t.closing.Do(func() {
+		if t.stopWatching != nil {
+			t.stopWatching()
+		}
+		if t.process != nil {
+			t.closeErr = t.process.end(ctx)
+		}
+		if t.stoma != nil {
+			t.stoma.Close()
+		}
+		t.closeErr = errors.Join(t.closeErr, t.confinement.release(ctx), removeRemains(t.dir))
+	})
+	return t.closeErr
+}
+
+func groupName(run string) string { return "tendril-" + run }
+
+// removeRemains removes what the wall wrote in the run's directory.
+func removeRemains(dir string) error {
+	var errs []error
+	for _, name := range []string{"bundle", "scratch", "gvisor", keeperFile} {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// userNamespacesWork says what keeps an ordinary user from opening a sandbox.
+func userNamespacesWork() error {
+	if remedy := userNamespaceRemedy(); remedy != unknownRemedy {
+		return fault.New(fault.Unavailable, "this host gives ordinary users no user namespace, and gVisor needs one").WithHint("%s", remedy)
+	}
+	return nil
+}
+
+const unknownRemedy = "run as root, or ask the administrator why unshare(CLONE_NEWUSER) is refused"
+
+// userNamespaceRemedy looks for the three switches that distributions have for
+// user namespaces (Documentation/admin-guide/sysctl/user.rst; the other two are
+// Debian's and Ubuntu's).
+func userNamespaceRemedy() string {
+	value := func(path string) (int, bool) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return 0, false
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		return n, err == nil
+	}
+	if n, ok := value("/proc/sys/user/max_user_namespaces"); ok && n == 0 {
+		return "let an administrator run `sysctl user.max_user_namespaces=15000`"
+	}
+	if n, ok := value("/proc/sys/kernel/unprivileged_userns_clone"); ok && n == 0 {
+		return "let an administrator run `sysctl kernel.unprivileged_userns_clone=1`"
+	}
+	if n, ok := value("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); ok && n != 0 {
+		return "let an administrator run `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or give tendril an AppArmor profile with `userns,`"
+	}
+	return unknownRemedy
+}
+
+// Boundary implements [terrarium.Terrarium].
+func (t *open) Boundary() []terrarium.Row {
+	return boundary(t.spec, t.limits, t.confinement, t.sentry, t.gofer)
+}
+
+func describeUser(u terrarium.User) string { return fmt.Sprintf("%d:%d", u.UID, u.GID) }
