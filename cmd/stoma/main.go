@@ -1,0 +1,28 @@
+//go:build linux
+
+// Command stoma is PID 1 in every Terrarium: the guest's half of the Stoma.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"tendril/stoma/guest"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		usage()
+	}
+	switch os.Args[1] {
+	case "init":
+		os.Exit(guest.Main(os.Args[2:]))
+	default:
+		usage()
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--pids N] [--listen NAME=PORT]...")
+	os.Exit(2)
+}

@@ -1,0 +1,229 @@
+//go:build linux
+
+package guest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"tendril/stoma"
+)
+
+// config is the command line of `stoma init`.
+type config struct {
+	uid, gid int
+	overlay  *overlay
+	pids     int
+	listen   []listener
+}
+
+// overlay names the three directories of the workspace.
+type overlay struct {
+	lower   string // the base tree, read-only
+	scratch string // a file system of its own; holds the upper layer
+	target  string // where the workspace appears
+}
+
+// listener is a loopback port whose connections go to the host.
+type listener struct {
+	name string
+	port int
+}
+
+// Version is what this half calls itself in its HELLO.
+const Version = "1"
+
+// Main runs `stoma init` with the arguments that follow init, and returns its
+// exit status. It speaks on the descriptors 0 and 1 and returns when they end.
+func Main(args []string) int {
+	if err := run(args); err != nil {
+		fmt.Fprintf(os.Stderr, "stoma: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func run(args []string) error {
+	cfg, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if os.Getpid() != 1 {
+		return errors.New("init has to be PID 1 of its PID namespace, because it ends every process that it can see")
+	}
+	// Before anything else: from here on no process of the Sprout can trace this
+	// one, nor reach its descriptors through /proc.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear the dumpable flag: %w", err)
+	}
+	unix.Umask(0o022)
+	carrier, err := takeStdio()
+	if err != nil {
+		return err
+	}
+	sv, err := prepare(cfg)
+	if err != nil {
+		return err
+	}
+	if err := dropPrivileges(); err != nil {
+		return err
+	}
+	return sv.serve(carrier)
+}
+
+// prepare does what needs the privileges that are dropped afterwards.
+func prepare(cfg config) (*server, error) {
+	sv := newServer(identity{uid: cfg.uid, gid: cfg.gid})
+	if cfg.overlay != nil {
+		w, err := mountWorkspace(*cfg.overlay, sv.sprout)
+		if err != nil {
+			return nil, err
+		}
+		sv.workspace = w
+		groups, err := mountGroups(cfg.overlay.scratch+"/cgroup", cfg.pids)
+		if err != nil && cfg.pids > 0 {
+			return nil, fmt.Errorf("limit the number of processes: %w", err)
+		}
+		sv.groups = groups
+	}
+	for _, l := range cfg.listen {
+		if err := sv.listen(l); err != nil {
+			return nil, fmt.Errorf("listen on port %d for %s: %w", l.port, l.name, err)
+		}
+	}
+	return sv, nil
+}
+
+func parse(args []string) (config, error) {
+	var cfg config
+	flags := flag.NewFlagSet("init", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Func("user", "UID:GID of the Sprout", func(s string) (err error) {
+		uid, gid, ok := strings.Cut(s, ":")
+		if !ok {
+			return errors.New("want UID:GID")
+		}
+		if cfg.uid, err = number(uid, 1, 1<<31-1); err != nil {
+			return err
+		}
+		cfg.gid, err = number(gid, 1, 1<<31-1)
+		return err
+	})
+	flags.Func("overlay", "LOWER:SCRATCH:TARGET of the workspace", func(s string) error {
+		parts := strings.Split(s, ":")
+		if len(parts) != 3 {
+			return errors.New("want LOWER:SCRATCH:TARGET")
+		}
+		for _, p := range parts {
+			// The kernel's option string has no quoting that all kernels know.
+			if !strings.HasPrefix(p, "/") || strings.ContainsAny(p, ",\\") {
+				return errors.New("want three absolute paths without comma and backslash")
+			}
+		}
+		cfg.overlay = &overlay{lower: parts[0], scratch: parts[1], target: parts[2]}
+		return nil
+	})
+	flags.Func("pids", "most processes and threads of the Sprout", func(s string) (err error) {
+		cfg.pids, err = number(s, 1, 1<<22)
+		return err
+	})
+	flags.Func("listen", "NAME=PORT on loopback that the host serves", func(s string) error {
+		name, port, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return errors.New("want NAME=PORT")
+		}
+		n, err := number(port, 1, 1<<16-1)
+		cfg.listen = append(cfg.listen, listener{name, n})
+		return err
+	})
+	if err := flags.Parse(args); err != nil {
+		return config{}, err
+	}
+	if flags.NArg() > 0 {
+		return config{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if cfg.uid == 0 {
+		return config{}, errors.New("--user UID:GID is missing")
+	}
+	if cfg.pids > 0 && cfg.overlay == nil {
+		return config{}, errors.New("--pids needs --overlay: the control group is mounted in its scratch")
+	}
+	return cfg, nil
+}
+
+func number(s string, low, high int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < low || n > high {
+		return 0, fmt.Errorf("%q is not a number from %d to %d", s, low, high)
+	}
+	return n, nil
+}
+
+// carrier is the byte stream to the host.
+type carrier struct{ in, out *os.File }
+
+func (c carrier) Read(p []byte) (int, error)  { return c.in.Read(p) }
+func (c carrier) Write(p []byte) (int, error) { return c.out.Write(p) }
+func (c carrier) Close() error                { return errors.Join(c.in.Close(), c.out.Close()) }
+
+// takeStdio moves the carrier to descriptors that no command inherits and puts
+// /dev/null in its place. Whatever else this process was given is closed on exec.
+func takeStdio() (carrier, error) {
+	var c carrier
+	for i, f := range []**os.File{&c.in, &c.out} {
+		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD_CLOEXEC, 10)
+		if err != nil {
+			return carrier{}, fmt.Errorf("take descriptor %d: %w", i, err)
+		}
+		*f = os.NewFile(uintptr(fd), "carrier")
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return carrier{}, fmt.Errorf("open /dev/null: %w", err)
+	}
+	defer unix.Close(null)
+	for i := range 2 {
+		if err := unix.Dup3(null, i, 0); err != nil {
+			return carrier{}, fmt.Errorf("replace descriptor %d: %w", i, err)
+		}
+	}
+	return c, closeOnExec()
+}
+
+// closeOnExec marks every descriptor above 2.
+func closeOnExec() error {
+	if unix.CloseRange(3, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list descriptors: %w", err)
+	}
+	for _, e := range fds {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// serve speaks with the host until the carrier ends.
+func (sv *server) serve(c carrier) error {
+	go sv.reaper.watch()
+	sv.session = stoma.NewSession(c, stoma.Guest, Version, sv.accept)
+	sv.startListening()
+	<-sv.session.Done()
+	// A host that went away is the ordinary end: with this process everything
+	// inside ends.
+	if err := sv.session.Err(); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}

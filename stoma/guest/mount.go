@@ -1,0 +1,56 @@
+//go:build linux
+
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// workspace is the overlay at the place where the Sprout works, as open
+// directories. The Sprout cannot reach upper and lower by any path.
+type workspace struct {
+	lower, upper, merged int
+	scratch              int
+}
+
+// mountWorkspace mounts the overlay. Its layers are accessed with the privileges
+// that this process has now, which it gives up afterwards.
+func mountWorkspace(o overlay, sprout identity) (*workspace, error) {
+	upper, work := o.scratch+"/upper", o.scratch+"/work"
+	for _, dir := range []string{upper, work} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("prepare the workspace: %w", err)
+		}
+	}
+	// The root of the workspace has the owner and mode of its upper layer.
+	if err := errors.Join(os.Chmod(upper, 0o755), os.Chown(upper, sprout.uid, sprout.gid)); err != nil {
+		return nil, fmt.Errorf("prepare the workspace: %w", err)
+	}
+	layers := "lowerdir=" + o.lower + ",upperdir=" + upper + ",workdir=" + work
+	// A redirected directory or an entry without data would change the workspace
+	// without appearing in the upper layer. A kernel that does not know these
+	// options does not do it either.
+	err := unix.Mount("workspace", o.target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layers+",redirect_dir=off,metacopy=off")
+	if errors.Is(err, unix.EINVAL) {
+		err = unix.Mount("workspace", o.target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layers)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mount the workspace at %s: %w", o.target, err)
+	}
+	w := &workspace{}
+	for _, d := range []struct {
+		fd   *int
+		path string
+	}{{&w.lower, o.lower}, {&w.upper, upper}, {&w.merged, o.target}, {&w.scratch, o.scratch}} {
+		fd, err := unix.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", d.path, err)
+		}
+		*d.fd = fd
+	}
+	return w, nil
+}
