@@ -61,7 +61,7 @@ func inRange[T float64 | int | Bytes | Duration](name string, value *T, least, m
 	if value == nil || (*value >= least && *value <= most) {
 		return nil
 	}
-	return fault.New(fault.Invalid, "a %s limit of %v is out of range", name, *value).
+	return fault.New(fault.Invalid, "the %s limit of %v is out of range", name, *value).
 		WithHint("it is between %v and %v", least, most)
 }
 
@@ -100,8 +100,8 @@ func ParseBytes(s string) (Bytes, error) {
 }
 
 func parseDigits(s string) (int64, error) {
-	if s == "" || strings.Trim(s, "0123456789") != "" {
-		return 0, strconv.ErrSyntax // ParseInt would take a sign
+	if s == "" || strings.Trim(s, "0123456789") != "" || (len(s) > 1 && s[0] == '0') {
+		return 0, strconv.ErrSyntax // ParseInt would take a sign, and 010 for ten
 	}
 	return strconv.ParseInt(s, 10, 64)
 }

@@ -1,0 +1,91 @@
+package site
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"tendril/capability"
+	"tendril/fault"
+)
+
+// FileName is the name of the Botanist's file in the configuration directory.
+const FileName = "tendril.yaml"
+
+// Config is the Botanist's file. The zero value is what holds without one.
+type Config struct {
+	Version int `yaml:"version"`
+
+	// Toolchain lists directories of this host that every Sprout sees,
+	// read-only and under their own paths, beside the system's own programs.
+	Toolchain []Dir `yaml:"toolchain"`
+
+	Limits Limits `yaml:"limits"`
+}
+
+// Limits holds the bounds that runs get.
+type Limits struct {
+	// Defaults are for what a request leaves out. A nil one is the Stem's to
+	// choose.
+	Defaults capability.Limits `yaml:"defaults"`
+}
+
+// Load reads the Botanist's file of the site. A missing file is the zero
+// Config. A file that is not understood whole is a fault of the kind invalid
+// with file, line and key; one that another account owns or can write is of the
+// kind unavailable. In both cases nothing of it holds.
+func (d Dirs) Load() (Config, error) {
+	file := filepath.Join(d.Config, FileName)
+	data, err := readOwned(file, d.uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Config{}, nil
+	}
+	if err != nil {
+		var f *fault.Error
+		if errors.As(err, &f) {
+			return Config{}, err
+		}
+		return Config{}, fault.New(fault.Unavailable, "read %s: %w", file, err).
+			WithHint("make it readable for this account, or name another directory with TENDRIL_CONFIG_DIR")
+	}
+	return ParseConfig(file, data)
+}
+
+// ParseConfig decodes the Botanist's file. file is its name as errors give it.
+func ParseConfig(file string, data []byte) (Config, error) {
+	return Decode[Config](file, data)
+}
+
+// Dir is a directory of the host, absolute and clean.
+type Dir string
+
+// UnmarshalText refuses a directory that does not say plainly which it is. What
+// may be in it is for whoever builds the view to say.
+func (d *Dir) UnmarshalText(text []byte) error {
+	dir := string(text)
+	var problem string
+	switch {
+	case !path.IsAbs(dir):
+		problem = "is not an absolute path"
+	case path.Clean(dir) != dir:
+		problem = "is not a clean path"
+	case dir == "/":
+		problem = "is the root directory, not a toolchain"
+	case strings.ContainsRune(dir, 0):
+		problem = "holds a NUL byte"
+	default:
+		*d = Dir(dir)
+		return nil
+	}
+	return fault.New(fault.Invalid, "%q %s", clip(dir), problem).
+		WithHint("write an absolute path without . and .. and without a slash at its end")
+}
+
+// readBounded reads one byte more than a file may have, so that Decode can tell
+// that it is too large.
+func readBounded(file io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(file, LargestFile+1))
+}
