@@ -11,6 +11,7 @@ import (
 // The children that probes start from this program's own file.
 const (
 	childArgument = "-child"
+	childNothing  = "nothing"
 	childMount    = "mount"
 	childThreads  = "threads"
 	childDid      = 42 // exit status: it did what it was to try
