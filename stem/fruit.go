@@ -24,7 +24,7 @@ func (s *Stem) fruitRun(ctx context.Context, id run.ID) (run.Run, *substrate.Rep
 	if r.Commit == nil || r.Base == nil {
 		return run.Run{}, nil, fault.New(fault.NotFound, "run %s has no Fruit: it is %s", id, r.State)
 	}
-	repository, err := substrate.Open(string(r.Substrate.Path))
+	repository, err := s.store.Open(ctx, string(r.Substrate.Path))
 	return r, repository, err
 }
 
@@ -33,11 +33,12 @@ func (s *Stem) diffFruit(ctx context.Context, _ Actor, in capability.DiffInput) 
 	if err != nil {
 		return capability.Diff{}, err
 	}
+	defer repository.Close()
 	options := substrate.DiffOptions{MaxPatch: mostPatch}
 	if in.NoPatch {
 		options.MaxPatch = 0
 	}
-	diff, err := s.store.Diff(ctx, repository, *r.Base, *r.Commit, options)
+	diff, err := repository.Diff(ctx, *r.Base, *r.Commit, options)
 	if err != nil {
 		return capability.Diff{}, err
 	}
@@ -55,10 +56,11 @@ func (s *Stem) acceptFruit(ctx context.Context, _ Actor, in capability.AcceptInp
 	if err != nil {
 		return capability.Acceptance{}, err
 	}
+	defer repository.Close()
 	if err := undecided(r); err != nil {
 		return capability.Acceptance{}, err
 	}
-	result, err := s.store.Accept(ctx, repository, substrate.AcceptRequest{Run: string(r.ID), Base: *r.Base, Commit: *r.Commit, Into: in.Into})
+	result, err := repository.Accept(ctx, substrate.AcceptRequest{Run: string(r.ID), Base: *r.Base, Commit: *r.Commit, Into: in.Into})
 	if err != nil {
 		return capability.Acceptance{}, err
 	}
@@ -73,10 +75,11 @@ func (s *Stem) rejectFruit(ctx context.Context, _ Actor, in capability.RunInput)
 	if err != nil {
 		return capability.Rejection{}, err
 	}
+	defer repository.Close()
 	if err := undecided(r); err != nil {
 		return capability.Rejection{}, err
 	}
-	removed, err := s.store.Reject(ctx, repository, string(r.ID), *r.Commit)
+	removed, err := repository.Reject(ctx, string(r.ID), *r.Commit)
 	if err != nil {
 		return capability.Rejection{}, err
 	}

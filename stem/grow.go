@@ -49,6 +49,7 @@ func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if err != nil {
 		return run.Run{}, err
 	}
+	defer plan.repository.Close()
 	g, err := s.begin(ctx, plan) // durable before anything acts on it
 	if err != nil {
 		return run.Run{}, err
@@ -100,12 +101,12 @@ func (g *growth) takeBase(ctx context.Context) error {
 	commit := g.plan.base
 	if g.plan.input.Dirty {
 		var err error
-		if commit, err = g.plan.repository.Snapshot(ctx, g.stem.store); err != nil {
+		if commit, err = g.plan.repository.Snapshot(ctx); err != nil {
 			return err
 		}
 	}
-	base, err := g.stem.store.Base(ctx, g.plan.repository, commit, sproutOwner, func(done, total int64) {
-		g.stem.config.Progress("preparing the base", done, total)
+	base, err := g.plan.repository.Base(ctx, commit, sproutOwner, func(done, total int) {
+		g.stem.config.Progress("preparing the base", int64(done), int64(total))
 	})
 	if err != nil {
 		return err
@@ -214,7 +215,7 @@ func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Sto
 		return nil
 	}
 	stat, err := g.terrarium.Stoma().Stat(ctx)
-	if err == nil && stat.ScratchFull() {
+	if err == nil && scratchFull(stat) {
 		return &run.Stop{Limit: run.Disk}
 	}
 	return nil
@@ -267,12 +268,12 @@ func (g *growth) harvest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if g.fruit, err = g.stem.store.NewFruit(ctx, g.plan.repository, g.base); err != nil {
+	if g.fruit, err = g.plan.repository.NewFruit(ctx, g.base.Commit, substrate.Limits{}); err != nil {
 		return err
 	}
 	defer g.fruit.Discard()
 	summary, err := g.terrarium.Stoma().Collect(ctx, func(record stoma.Record) error {
-		return g.fruit.Add(string(record.Kind), record.Path, record.Size, record.Content)
+		return g.fruit.Add(substrate.Kind(record.Kind), record.Path, record.Size, record.Content)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting the work: %w", err)
@@ -284,7 +285,7 @@ func (g *growth) harvest(ctx context.Context) error {
 		return err
 	}
 	return g.change(ctx, func(r *run.Run) {
-		r.Ignored, r.Skipped = summary.Ignored, summary.Skipped
+		r.Ignored, r.Skipped = summary.Ignored+result.Ignored, summary.Skipped
 		r.Changed, r.Flags = result.Changed, recordFlags(result.Flags)
 		if result.Commit != "" {
 			r.Commit, r.Branch = &result.Commit, &result.Branch
@@ -361,4 +362,10 @@ func refusal(err error) bool {
 		return true
 	}
 	return false
+}
+
+// scratchFull reports whether not even one more page fits.
+func scratchFull(s stoma.Stat) bool {
+	const page = 4096
+	return s.ScratchSize > 0 && s.ScratchUsed+page > s.ScratchSize
 }

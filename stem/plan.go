@@ -41,16 +41,20 @@ const (
 	defaultOutput = 64 << 20
 )
 
-func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (*plan, error) {
+func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (_ *plan, err error) {
 	p := &plan{actor: actor, input: in}
-	var err error
-	if p.repository, err = substrate.Open(string(in.Substrate.Path)); err != nil {
+	if p.repository, err = s.store.Open(ctx, string(in.Substrate.Path)); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.repository.Close())
+		}
+	}()
 	if p.base, err = p.repository.Resolve(ctx, in.Base); err != nil {
 		return nil, err
 	}
-	if p.dirty, err = p.repository.Dirty(ctx, s.store); err != nil {
+	if p.dirty, err = p.repository.Dirty(ctx); err != nil {
 		return nil, err
 	}
 	if p.provider, err = s.choose(ctx, in.Provider); err != nil {

@@ -115,7 +115,7 @@ func unenforcedLimits(rows []terrarium.Row) []run.Limit {
 func recordFlags(flags []substrate.Flag) []run.Flag {
 	list := make([]run.Flag, len(flags))
 	for i, f := range flags {
-		list[i] = run.Flag{Kind: f.Kind, Path: run.Path(f.Path), Note: f.Note}
+		list[i] = run.Flag{Kind: string(f.Kind), Path: run.Path(f.Path), Note: f.Note}
 	}
 	return list
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"tendril/run"
-	"tendril/substrate"
 )
 
 // sweepTime bounds the removal of what one dead run left.
@@ -78,7 +77,7 @@ func (s *Stem) settle(ctx context.Context, id run.ID) error {
 	if err != nil || r.State.Ended() {
 		return ignoreNotFound(err)
 	}
-	commit, found := fruitOf(ctx, r)
+	commit, found := s.fruitOf(ctx, r)
 	_, _, err = s.state.UpdateRun(ctx, id, func(r *run.Run) error {
 		if r.State.Ended() {
 			return nil
@@ -106,14 +105,15 @@ func (s *Stem) settle(ctx context.Context, id run.ID) error {
 
 // fruitOf looks for the run's branch: its owner may have died between making it
 // and recording it.
-func fruitOf(ctx context.Context, r run.Run) (commit string, found bool) {
+func (s *Stem) fruitOf(ctx context.Context, r run.Run) (commit string, found bool) {
 	if r.State != run.Collecting {
 		return "", false
 	}
-	repository, err := substrate.Open(string(r.Substrate.Path))
+	repository, err := s.store.Open(ctx, string(r.Substrate.Path))
 	if err != nil {
 		return "", false
 	}
+	defer repository.Close()
 	c, err := repository.Resolve(ctx, "refs/heads/"+r.ID.Branch())
 	return c.ID, err == nil
 }

@@ -27,7 +27,11 @@ func (s *Stem) listRuns(ctx context.Context, _ Actor, in capability.ListInput) (
 	if limit == 0 {
 		limit = capability.DefaultListed
 	}
-	return s.state.List(ctx, state.Filter{State: in.State, Substrate: in.Substrate}, limit, in.After)
+	filter := state.Filter{State: in.State}
+	if in.Substrate != nil {
+		filter.Substrate = *in.Substrate
+	}
+	return s.state.List(ctx, filter, limit, in.After)
 }
 
 func (s *Stem) getRun(ctx context.Context, _ Actor, in capability.RunInput) (run.Run, error) {

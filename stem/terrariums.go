@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"tendril/capability"
 	"tendril/fault"
@@ -92,13 +93,16 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	return report, nil
 }
 
+// probeTime is more than a probe allows itself.
+const probeTime = 30 * time.Second
+
 // runProbe executes one probe as the Sprout. Whatever keeps it from answering is
 // unknown, never a pass.
 func runProbe(ctx context.Context, inside *stoma.Client, env []string, p probe.Probe) probe.Result {
 	unknown := func(err error) probe.Result {
 		return probe.Result{ID: p.ID, Status: probe.Unknown, Detail: fmt.Sprintf("no answer: %v", err)}
 	}
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{terrarium.StomaInside, "probe", p.ID}, Env: env, Dir: "/workspace", Timeout: probe.Deadline + probe.Deadline/2})
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{terrarium.StomaInside, "probe", p.ID}, Env: env, Dir: "/workspace", Timeout: probeTime})
 	if err != nil {
 		return unknown(err)
 	}

@@ -33,11 +33,14 @@ func (c *console) invoke(ctx context.Context, name string, input any) (_ any, er
 }
 
 func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
-	here, err := site.Open()
+	here, err := site.Find(os.Getenv, os.Getuid())
 	if err != nil {
 		return nil, err
 	}
-	settings, err := here.Settings()
+	if here, err = here.Prepare(); err != nil {
+		return nil, err
+	}
+	settings, err := here.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +52,12 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 	if err != nil {
 		return nil, err
 	}
+	toolchain := make([]string, len(settings.Toolchain))
+	for i, dir := range settings.Toolchain {
+		toolchain[i] = string(dir)
+	}
 	return stem.Open(ctx, stem.Config{
-		StateDir: here.State, Toolchain: settings.Toolchain, Defaults: settings.Limits,
+		StateDir: here.State, Toolchain: toolchain, Defaults: settings.Limits.Defaults,
 		HostPath:  os.Getenv("PATH"),
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
 		Progress:  c.showProgress,
@@ -63,4 +70,3 @@ func (c *console) showProgress(what string, done, total int64) {
 	}
 	c.live.Status(what)
 }
-

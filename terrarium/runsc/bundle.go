@@ -4,9 +4,11 @@ package runsc
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"tendril/rootfs"
@@ -26,7 +28,7 @@ const (
 // The Stoma's capabilities: to become the Sprout, to signal it, and, until the
 // overlay and the scratch directories are mounted, to mount. It gives up the
 // last before the first exec.
-var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_CHOWN"}
+var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
 
 // deviceSize and sharedMemorySize bound the two memory file systems that are not
 // part of the disk limit; the memory limit counts them too.
@@ -79,7 +81,14 @@ func addMountPoints(path string) error {
 		return err
 	}
 	defer root.Close()
-	return root.Mkdir(".tendril/cgroup", 0o700)
+	private := strings.TrimPrefix(insidePrivate, "/")
+	for _, dir := range []string{private, private + "/base", private + "/scratch"} {
+		if err := root.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	// The Sprout may enter the directory and execute the Stoma, as probes do.
+	return errors.Join(root.Chmod(".tendril", 0o711), root.Chmod(strings.TrimPrefix(terrarium.StomaInside, "/"), 0o555))
 }
 
 func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied limits) *specs.Spec {
@@ -92,7 +101,6 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 			User: specs.User{UID: 0, GID: 0},
 			Args: []string{terrarium.StomaInside, "init", "--user", user,
 				"--overlay", insideBase + ":" + insideScratch + ":" + workspace,
-				"--scratch", insideScratch + "/tmp:/tmp", "--scratch", insideScratch + "/home:/home/sprout",
 				"--pids", fmt.Sprint(applied.pids)},
 			Cwd: "/",
 			Env: []string{},

@@ -171,6 +171,7 @@ func configuration(order keeper.Order) (*config.Config, error) {
 		"platform":                "systrap",
 		"network":                 "none",
 		"gofer-network-namespace": "new",
+		"in-sandbox-cgroup":       "v2",
 		"net-raw":                 "false",
 		"host-uds":                "none",
 		"host-fifo":               "none",
