@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"probe":                   {},
 	"cgroup":                  {},
 	"rootfs":                  {},
-	"site":                    {"spelling"},
+	"site":                    {"capability", "spelling"},
 	"capability":              {"run", "spelling"},
 	"state":                   {"run"},
 	"stoma":                   {},
