@@ -61,6 +61,9 @@ func (r *Repository) NewFruit(ctx context.Context, base Commit, limits Limits) (
 	if limits.Bytes <= 0 {
 		limits.Bytes = 64 << 30
 	}
+	if _, err := r.rules(ctx); err != nil { // now, rather than after the work
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Fruit{
 		repo: r, base: base, limits: limits, cancel: cancel,
@@ -276,25 +279,11 @@ func (f *Fruit) commit(ctx context.Context, meta Meta) (Result, error) {
 		return Result{}, err
 	}
 	result := Result{Ignored: ignored, Tree: f.base.Tree, Flags: f.refused.all()}
-	used := map[string]bool{}
-	tree, err := f.tree.write(f.spool, used)
-	if err != nil {
-		return Result{}, err
+	made, err := f.seal(ctx, func(tree string) string { return meta.commit(tree, f.base.ID) })
+	if err != nil || made.commit == "" {
+		return result, err
 	}
-	if tree == f.base.Tree {
-		return result, nil
-	}
-	text := meta.commit(tree, f.base.ID)
-	commit, err := f.spool.add(packCommit, int64(len(text)), strings.NewReader(text), func(string) bool { return false })
-	if err != nil {
-		return Result{}, err
-	}
-	used[commit] = true
-	pack, err := f.quarantine(ctx, used)
-	if err != nil {
-		return Result{}, err
-	}
-	changes, err := f.git.changes(ctx, f.base.Tree, tree)
+	changes, err := f.git.changes(ctx, f.base.Tree, made.tree)
 	if err != nil {
 		return Result{}, err
 	}
@@ -306,19 +295,43 @@ func (f *Fruit) commit(ctx context.Context, meta Meta) (Result, error) {
 	if err := f.repo.checkNewRef("refs/heads/" + branch); err != nil {
 		return Result{}, err
 	}
-	packs := []string{pack}
+	packs := []string{made.pack}
 	if f.base.snapshot != nil {
 		packs = append([]string{f.base.snapshot.pack}, packs...)
 	}
 	if err := f.repo.installPacks(packs); err != nil {
 		return Result{}, err
 	}
-	if err := f.repo.createRef("refs/heads/"+branch, commit); err != nil {
+	if err := f.repo.createRef("refs/heads/"+branch, made.commit); err != nil {
 		return Result{}, err
 	}
-	result.Changed, result.Commit, result.Tree, result.Branch = len(changes), commit, tree, branch
+	result.Changed, result.Commit, result.Tree, result.Branch = len(changes), made.commit, made.tree, branch
 	result.Flags = append(result.Flags, flags...)
 	return result, nil
+}
+
+// sealed is a checked commit in our own objects. When the tree is the base's,
+// there is none, and the commit is empty.
+type sealed struct {
+	tree, commit string
+	pack         string // without .pack and .idx
+}
+
+// seal writes trees and a commit with the given text, and lets Git check them.
+func (f *Fruit) seal(ctx context.Context, text func(tree string) string) (sealed, error) {
+	used := map[string]bool{}
+	tree, err := f.tree.write(f.spool, used)
+	if err != nil || tree == f.base.Tree {
+		return sealed{tree: tree}, err
+	}
+	content := text(tree)
+	commit, err := f.spool.add(packCommit, int64(len(content)), strings.NewReader(content), func(string) bool { return false })
+	if err != nil {
+		return sealed{}, err
+	}
+	used[commit] = true
+	pack, err := f.quarantine(ctx, used)
+	return sealed{tree, commit, pack}, err
 }
 
 // commit is the text of the commit object. Nothing in it is the Sprout's.

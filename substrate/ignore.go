@@ -18,6 +18,7 @@ import (
 // directory of ours: an index that holds the .gitignore files, and no working
 // tree at all, so that no name of the Sprout becomes a name on this host.
 func (f *Fruit) dropIgnored(ctx context.Context) (int, error) {
+	excludes := f.repo.local.excludes
 	rules := map[string]baseEntry{}
 	var asked []string
 	for path := range f.fresh {
@@ -33,11 +34,11 @@ func (f *Fruit) dropIgnored(ctx context.Context) (int, error) {
 			return 0, err
 		}
 	}
-	if len(asked) == 0 || len(rules) == 0 && f.repo.excludes == "" {
+	if len(asked) == 0 || len(rules) == 0 && excludes == "" {
 		return 0, nil
 	}
 	slices.Sort(asked)
-	ignored, err := f.askIgnored(ctx, asked, rules)
+	ignored, err := f.askIgnored(ctx, asked, rules, excludes)
 	if err != nil {
 		return 0, fmt.Errorf("ignore rules: %w", err)
 	}
@@ -68,7 +69,7 @@ func (f *Fruit) rulesFor(path string, rules map[string]baseEntry) error {
 	return nil
 }
 
-func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string]baseEntry) ([]string, error) {
+func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string]baseEntry, excludes string) ([]string, error) {
 	for _, e := range rules {
 		if data, ok := f.ignores[e.id]; ok {
 			if err := f.git.writeLoose(f.repo.Format, e.id, data); err != nil {
@@ -84,7 +85,7 @@ func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string
 	if err != nil {
 		return nil, err
 	}
-	for name, data := range map[string][]byte{"index": index, "info/exclude": []byte(f.repo.excludes)} {
+	for name, data := range map[string][]byte{"index": index, "info/exclude": []byte(excludes)} {
 		if err := os.WriteFile(filepath.Join(f.git.path, name), data, 0o600); err != nil {
 			return nil, err
 		}
@@ -92,16 +93,20 @@ func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string
 	// Patterns are the Sprout's, and matching can take exponential time.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
+	// check-ignore does not take GIT_LITERAL_PATHSPECS; what begins with "./" is
+	// no pattern either.
 	git := *f.git
-	git.env = append(slices.Clip(git.env), "GIT_WORK_TREE="+git.work)
-	out, err := git.run(ctx, strings.NewReader(strings.Join(paths, "\x00")+"\x00"),
+	git.env = append(slices.DeleteFunc(slices.Clone(git.env), func(v string) bool {
+		return strings.HasPrefix(v, "GIT_LITERAL_PATHSPECS=")
+	}), "GIT_WORK_TREE="+git.work)
+	out, err := git.run(ctx, strings.NewReader("./"+strings.Join(paths, "\x00./")+"\x00"),
 		"check-ignore", "--no-index", "-z", "--stdin")
 	if err != nil && !isStatus(err, 1) { // 1: none is ignored
 		return nil, err
 	}
 	var ignored []string
 	for path := range strings.SplitSeq(string(out), "\x00") {
-		if path != "" {
+		if path, ok := strings.CutPrefix(path, "./"); ok {
 			ignored = append(ignored, path)
 		}
 	}

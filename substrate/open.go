@@ -28,6 +28,8 @@ type Repository struct {
 	Bare      bool
 	Format    Format
 
+	commonBare bool // the main working tree does not exist
+
 	store   *Store
 	scratch *scratch
 	git     *gitDir // ours; sees the caller's objects
@@ -35,7 +37,8 @@ type Repository struct {
 	common  *root   // CommonDir
 	shallow []byte
 
-	excludes string // ignore rules that are in no tree
+	local     *localRules // once they were needed
+	snapshots []*Fruit    // hold their commits until Close
 }
 
 // Bounds on what a repository's own small files may hold.
@@ -48,6 +51,9 @@ const (
 // Close removes what opening the repository has made.
 func (r *Repository) Close() error {
 	var errs []error
+	for _, f := range r.snapshots {
+		errs = append(errs, f.Discard())
+	}
 	for _, dir := range []*root{r.own, r.common} {
 		if dir != nil {
 			errs = append(errs, dir.Close())
@@ -318,9 +324,9 @@ func (r *Repository) checkConfig(ctx context.Context) error {
 	}
 	r.Format = SHA1
 	for _, line := range strings.Split(string(out), "\x00") {
-		key, value, _ := strings.Cut(line, "\n")
-		if key == "core.bare" && r.GitDir == r.CommonDir && isTrue(line, value) {
-			r.Bare, r.Worktree = true, "" // a .git file may name a bare repository
+		key, value, valued := strings.Cut(line, "\n")
+		if key == "core.bare" && (!valued || isTrue(value)) {
+			r.commonBare = true
 		}
 		extension, ok := strings.CutPrefix(key, "extensions.")
 		if !ok {
@@ -343,15 +349,14 @@ func (r *Repository) checkConfig(ctx context.Context) error {
 			return fault.New(fault.Invalid, "%s has the extension %q, which is not known", r.CommonDir, extension)
 		}
 	}
+	if r.commonBare && r.GitDir == r.CommonDir {
+		r.Bare, r.Worktree = true, "" // a .git file may name a bare repository
+	}
 	return nil
 }
 
-// isTrue reads a boolean as git-config(1) does, but for unusual numbers. A key
-// without a value is true.
-func isTrue(line, value string) bool {
-	if !strings.Contains(line, "\n") {
-		return true
-	}
+// isTrue reads a boolean as git-config(1) does, but for unusual numbers.
+func isTrue(value string) bool {
 	switch strings.ToLower(value) {
 	case "true", "yes", "on", "1":
 		return true
