@@ -130,7 +130,7 @@ func (s *Store) Events(ctx context.Context, id run.ID, after int64, limit int) (
 		}
 		event.Time = run.At(time.UnixMilli(ms))
 		if run.Kind(kind) == run.KindOutput {
-			event.Data = run.OutputChunk{FD: fd, Bytes: blob}
+			event.Data = run.OutputChunk{FD: fd, Bytes: append([]byte{}, blob...)} // nil would be null in JSON
 		} else if event.Data, err = run.DecodeData(run.Kind(kind), blob); err != nil {
 			return nil, fault.New(fault.Internal, "%s: event %d: %w", doing, event.ID, err)
 		}

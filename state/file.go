@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"tendril/fault"
@@ -21,6 +22,8 @@ func prepareFile(path string) error {
 	if err := checkDir(dir); err != nil {
 		return err
 	}
+	creating.Lock()
+	defer creating.Unlock()
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := createEmpty(path); err != nil {
@@ -34,23 +37,20 @@ func prepareFile(path string) error {
 	return checkFile(path, info)
 }
 
-// createEmpty makes an empty file at path unless one is there. The descriptor
-// is closed before the file gets its name: a process that closes any descriptor
-// of a file loses all its POSIX locks on it (fcntl(2)), and so those of another
-// Store in this process.
+// creating makes sure that no Store of this process has the file open while
+// createEmpty does: a process that closes any descriptor of a file loses all its
+// POSIX locks on it (fcntl(2)), those of SQLite included.
+var creating sync.Mutex
+
 func createEmpty(path string) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another process was quicker
+	}
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name())
-	if err := temp.Close(); err != nil {
-		return err
-	}
-	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return file.Close()
 }
 
 func checkDir(dir string) error {

@@ -113,17 +113,21 @@ func (s *Store) classify(doing string, err error) error {
 	}
 }
 
-// transact runs do in one transaction and commits it if do returns nil.
+// transact runs do in one transaction and commits it if do returns nil. Any
+// error means that nothing was stored.
 func (s *Store) transact(ctx context.Context, doing string, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return s.classify(doing, err)
 	}
 	defer tx.Rollback() // after a commit it does nothing
-	if err := do(tx); err != nil {
-		return s.classify(doing, err)
+	if err = do(tx); err == nil {
+		err = tx.Commit()
 	}
-	if err := tx.Commit(); err != nil {
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil {
+		return ctx.Err() // database/sql rolls back by itself when ctx ends
+	}
+	if err != nil {
 		return s.classify(doing, err)
 	}
 	return nil
