@@ -4,26 +4,26 @@ import "tendril/run"
 
 // Diff is what a Fruit changes.
 type Diff struct {
-	Run     run.ID     `json:"run"`
-	Base    string     `json:"base"`
-	Commit  string     `json:"commit"`
-	Changes []Change   `json:"changes"`
-	Flags   []run.Flag `json:"flags"`
-
-	// Patch is a unified diff in bytes as Git writes it: hostile text, to be
-	// escaped before a person sees it. Truncated says that it was cut.
-	Patch     []byte `json:"patch_b64"`
-	Truncated bool   `json:"truncated"`
+	Run       run.ID     `json:"run"`
+	Base      string     `json:"base"`
+	Commit    string     `json:"commit"`
+	Changes   []Change   `json:"changes"`
+	Flags     []run.Flag `json:"flags"`
+	Truncated bool       `json:"truncated"` // some hunks were left out
 }
 
 // Change is one entry that differs between base and Fruit.
 type Change struct {
-	Path    run.Path `json:"path"`
-	Kind    string   `json:"kind"`     // added, modified, deleted, type
-	OldMode string   `json:"old_mode"` // Git's six octal digits; 000000 where there is none
-	NewMode string   `json:"new_mode"`
-	Added   *int     `json:"added"` // lines; null for a binary
-	Removed *int     `json:"removed"`
+	Path        run.Path  `json:"path"`
+	Kind        string    `json:"kind"`         // added, modified or deleted
+	RenamedFrom *run.Path `json:"renamed_from"` // null when it was not renamed
+	OldMode     string    `json:"old_mode"`     // Git's six octal digits; 000000 where there is none
+	NewMode     string    `json:"new_mode"`
+
+	// Hunks is a unified diff, already escaped for a person. Truncated says that
+	// it was cut.
+	Hunks     string `json:"hunks"`
+	Truncated bool   `json:"truncated"`
 }
 
 // Acceptance is how a Fruit came into a branch.

@@ -4,15 +4,13 @@ package stem
 
 import (
 	"context"
+	"fmt"
 
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/run"
 	"tendril/substrate"
 )
-
-// mostPatch is how many bytes of a patch are handed out at most.
-const mostPatch = 16 << 20
 
 // fruitRun returns a run that has a Fruit nobody has decided about, and its
 // repository.
@@ -34,19 +32,23 @@ func (s *Stem) diffFruit(ctx context.Context, _ Actor, in capability.DiffInput) 
 		return capability.Diff{}, err
 	}
 	defer repository.Close()
-	options := substrate.DiffOptions{MaxPatch: mostPatch}
-	if in.NoPatch {
-		options.MaxPatch = 0
-	}
-	diff, err := repository.Diff(ctx, *r.Base, *r.Commit, options)
+	diff, err := repository.Diff(ctx, *r.Base, *r.Commit, substrate.DiffOptions{})
 	if err != nil {
 		return capability.Diff{}, err
 	}
-	out := capability.Diff{Run: in.Run, Base: *r.Base, Commit: *r.Commit, Changes: []capability.Change{}, Flags: recordFlags(diff.Flags), Patch: diff.Patch, Truncated: diff.Truncated}
-	for _, c := range diff.Changes {
-		out.Changes = append(out.Changes, capability.Change{
-			Path: run.Path(c.Path), Kind: c.Kind, OldMode: c.OldMode, NewMode: c.NewMode, Added: c.Added, Removed: c.Removed,
-		})
+	out := capability.Diff{Run: in.Run, Base: *r.Base, Commit: *r.Commit, Changes: []capability.Change{}, Flags: recordFlags(diff.Flags), Truncated: diff.Truncated}
+	for _, f := range diff.Files {
+		change := capability.Change{
+			Path: run.Path(f.Path), Kind: string(f.Status), OldMode: fmt.Sprintf("%06o", f.OldMode), NewMode: fmt.Sprintf("%06o", f.NewMode),
+			Hunks: f.Hunks, Truncated: f.Truncated,
+		}
+		if f.RenamedFrom != "" {
+			change.RenamedFrom = new(run.Path(f.RenamedFrom))
+		}
+		if in.NoPatch {
+			change.Hunks = ""
+		}
+		out.Changes = append(out.Changes, change)
 	}
 	return out, nil
 }

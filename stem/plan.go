@@ -82,8 +82,7 @@ func environment(path string, extra []string) []string {
 	env := []string{
 		"PATH=" + path, "HOME=" + sproutHome, "USER=sprout", "LOGNAME=sprout", "SHELL=/bin/sh",
 		"LANG=C.UTF-8", "TERM=dumb", "TMPDIR=/tmp",
-		// Git asks for nothing and finds no configuration but the workspace's.
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+		"GIT_CONFIG_NOSYSTEM=1",
 	}
 	for _, variable := range extra {
 		name, _, _ := strings.Cut(variable, "=")

@@ -30,9 +30,7 @@ func (s *Stem) listTerrariums(ctx context.Context, _ Actor, _ capability.Terrari
 				t.Limits = append(t.Limits, string(limit))
 			}
 		}
-		for _, seal := range can.Seals {
-			t.Seals = append(t.Seals, string(seal))
-		}
+		t.Seals = can.Seals
 		if err := p.Ready(ctx); err != nil {
 			t.Ready = false
 			t.Reason = new(err.Error())

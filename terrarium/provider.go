@@ -80,7 +80,7 @@ type Capabilities struct {
 	Primitive    string                 // what the wall is made of, for a person
 	Runtime      string                 // policy's word: container, microvm or host
 	SharedKernel bool                   // whether the Sprout's system calls reach the host's kernel
-	Seals        []Seal                 // what a Terrarium of this kind closes off; each is proven by terrariumtest
+	Seals        []string               // what a Terrarium of this kind closes off: seals of package probe, each proven by terrariumtest
 	Fields       map[string]Enforcement // by the path of a Spec field, see [Fields]
 }
 
@@ -93,22 +93,4 @@ const (
 	ByGuest Enforcement = "guest"   // something inside that the Sprout cannot reach
 	Sampled Enforcement = "sampled" // looked at from outside every so often
 	NotKept Enforcement = "no"
-)
-
-// Seal is one closed way between inside and outside.
-type Seal string
-
-// The seals. A probe names the one that it tries.
-const (
-	SealNetwork      Seal = "network"       // no route, no resolver, loopback only
-	SealHostFiles    Seal = "host-files"    // no file of the host but the declared view
-	SealDescriptors  Seal = "descriptors"   // nothing inherited above 2
-	SealEnvironment  Seal = "environment"   // only the declared variables
-	SealUser         Seal = "user"          // a uid of no host account, not 0
-	SealCapabilities Seal = "capabilities"  // none, and none to be had
-	SealReadOnlyRoot Seal = "root-readonly" // the root cannot be written
-	SealPID1         Seal = "pid1"          // the Stoma cannot be written to, killed or traced
-	SealDevices      Seal = "devices"       // no device but the harmless ones
-	SealKernel       Seal = "kernel-surface"
-	SealProcesses    Seal = "processes" // no process but its own
 )

@@ -27,7 +27,11 @@ func (v validated) Open(ctx context.Context, spec Spec) (Terrarium, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Verify(v.Name(), spec, t.Boundary()); err != nil {
+	err = Verify(v.Name(), spec, t.Boundary())
+	if err == nil {
+		err = selfTest(ctx, v.Name(), v.Capabilities(), t.Stoma())
+	}
+	if err != nil {
 		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))
 	}
 	return t, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"tendril/probe"
 	"tendril/stoma/guest"
 )
 
@@ -17,12 +18,14 @@ func main() {
 	switch os.Args[1] {
 	case "init":
 		os.Exit(guest.Main(os.Args[2:]))
+	case "probe":
+		os.Exit(probe.Main(os.Args[2:]))
 	default:
 		usage()
 	}
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--pids N] [--listen NAME=PORT]...")
+	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--pids N] [--listen NAME=PORT]...\n       stoma probe ID...")
 	os.Exit(2)
 }

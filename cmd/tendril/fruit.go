@@ -37,29 +37,33 @@ func (d *fruitDiffCommand) Run(ctx context.Context, c *console) error {
 		fmt.Fprintf(c.stdout, "! %s: %s (%s)\n", display.Line(f.Kind), display.Line(string(f.Path)), display.Line(f.Note))
 	}
 	for _, change := range diff.Changes {
-		fmt.Fprintf(c.stdout, "%-8s %s%s\n", display.Line(change.Kind), display.Line(string(change.Path)), linesText(change))
+		fmt.Fprintf(c.stdout, "%-8s %s%s\n", display.Line(change.Kind), display.Line(string(change.Path)), changeNotes(change))
 	}
-	if !d.Stat {
-		fmt.Fprintln(c.stdout)
-		fmt.Fprint(c.stdout, display.Text(string(diff.Patch)))
-		if diff.Truncated {
-			fmt.Fprintf(c.stdout, "\ntendril: the patch is longer than what is shown; see the rest with: git diff %s %s\n", diff.Base, diff.Commit)
+	if d.Stat {
+		return nil
+	}
+	for _, change := range diff.Changes {
+		fmt.Fprintf(c.stdout, "\n--- %s%s\n", display.Line(string(change.Path)), changeNotes(change))
+		fmt.Fprint(c.stdout, display.Text(change.Hunks))
+		if change.Truncated {
+			fmt.Fprintf(c.stdout, "tendril: this file's changes are longer; see all of them with: git diff %s %s\n", display.Line(diff.Base), display.Line(diff.Commit))
 		}
+	}
+	if diff.Truncated {
+		fmt.Fprintf(c.stdout, "\ntendril: not everything is shown; see the rest with: git diff %s %s\n", display.Line(diff.Base), display.Line(diff.Commit))
 	}
 	return nil
 }
 
-func linesText(c capability.Change) string {
-	text := ""
-	if c.Added != nil && c.Removed != nil {
-		text = fmt.Sprintf(" (+%d -%d)", *c.Added, *c.Removed)
-	} else {
-		text = " (binary)"
+func changeNotes(c capability.Change) string {
+	var notes string
+	if c.RenamedFrom != nil {
+		notes += " (renamed from " + display.Line(string(*c.RenamedFrom)) + ")"
 	}
 	if c.OldMode != c.NewMode {
-		text += fmt.Sprintf(" mode %s -> %s", display.Line(c.OldMode), display.Line(c.NewMode))
+		notes += fmt.Sprintf(" (mode %s -> %s)", display.Line(c.OldMode), display.Line(c.NewMode))
 	}
-	return text
+	return notes
 }
 
 type fruitAcceptCommand struct {

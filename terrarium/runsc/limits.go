@@ -93,7 +93,7 @@ func taskBackstop(pids int) int { return 1024 + 4*pids }
 // confine makes the run's cgroup, if this host lets us.
 func confine(name string, l limits) (confinement, error) {
 	group, err := cgroup.Create(name, cgroup.Limits{
-		CPUs: l.cpus, MemoryMax: memoryBackstop(l.memory), Pids: taskBackstop(l.pids),
+		CPUs: l.cpus, MemoryHigh: l.memory + l.memory/16, MemoryMax: memoryBackstop(l.memory), Pids: taskBackstop(l.pids),
 	})
 	if errors.Is(err, cgroup.ErrUnavailable) {
 		return confinement{why: err.Error()}, nil

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"tendril/fault"
+	"tendril/probe"
 	"tendril/rootfs"
 	"tendril/stoma"
 	"tendril/terrarium"
@@ -51,10 +52,9 @@ func (*provider) Capabilities() terrarium.Capabilities {
 	return terrarium.Capabilities{
 		Primitive: "gVisor's user-space kernel, linked in",
 		Runtime:   "container",
-		Seals: []terrarium.Seal{
-			terrarium.SealNetwork, terrarium.SealHostFiles, terrarium.SealDescriptors, terrarium.SealEnvironment,
-			terrarium.SealUser, terrarium.SealCapabilities, terrarium.SealReadOnlyRoot, terrarium.SealPID1,
-			terrarium.SealDevices, terrarium.SealKernel, terrarium.SealProcesses,
+		Seals: []string{
+			probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.User, probe.Capabilities,
+			probe.RootReadonly, probe.PID1, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
 		},
 		Fields: map[string]terrarium.Enforcement{
 			"Run":              terrarium.ByHost,
@@ -119,7 +119,7 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.T
 		return nil, err
 	}
 	err = t.process.order(ctx, keeper.Order{
-		ID: spec.Run, Bundle: b.dir, State: filepath.Join(t.dir, "gvisor"), Rootless: rootless(),
+		ID: spec.Run, Bundle: b.dir, Settings: settings(filepath.Join(t.dir, "gvisor")),
 	})
 	if err != nil {
 		return nil, err

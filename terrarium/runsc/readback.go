@@ -4,6 +4,7 @@ package runsc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -61,7 +62,12 @@ func readBack(sentryPID, goferPID int) (sentry, gofer processState, err error) {
 	if err := wantSentry.compare(sentry); err != nil {
 		return sentry, gofer, err
 	}
-	return sentry, gofer, wantGofer.compare(gofer)
+	return sentry, gofer, errors.Join(
+		wantGofer.compare(gofer),
+		readBackSettings(sentryPID),
+		readBackNamespaces(sentryPID, "ipc", "mnt", "net", "pid", "user", "uts"),
+		readBackNamespaces(goferPID, "ipc", "mnt", "net", "pid", "uts"),
+	)
 }
 
 func (e expected) compare(got processState) error {

@@ -18,10 +18,9 @@ const MaxOrder = 64 << 10
 
 // Order says what to keep.
 type Order struct {
-	ID       string // the sandbox's name
-	Bundle   string // directory with config.json and the root file system
-	State    string // gVisor's own state, a directory of this sandbox alone
-	Rootless bool   // the keeper is root only in a user namespace
+	ID       string            // the sandbox's name
+	Bundle   string            // directory with config.json and the root file system
+	Settings map[string]string // gVisor's flags, by name
 }
 
 // Report is what the keeper knows. Pids are the host's.

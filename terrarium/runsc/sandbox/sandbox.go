@@ -26,7 +26,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/runsc/cli"
@@ -161,36 +160,12 @@ func killSandbox(box *container.Container) error {
 	return nil
 }
 
-// configuration is every setting of gVisor that the boundary rests on, spelled
-// out even where it is upstream's default today.
+// configuration applies the order's settings; what they mean is decided by the
+// Stem's side.
 func configuration(order keeper.Order) (*config.Config, error) {
 	flags := flag.NewFlagSet("runsc", flag.ContinueOnError)
 	config.RegisterFlags(flags)
-	for name, value := range map[string]string{
-		"root":                    order.State,
-		"platform":                "systrap",
-		"network":                 "none",
-		"gofer-network-namespace": "new",
-		"in-sandbox-cgroup":       "v2",
-		"net-raw":                 "false",
-		"host-uds":                "none",
-		"host-fifo":               "none",
-		"character-device-policy": "emulated-only",
-		"overlay2":                "none",
-		"allow-suid":              "false",
-		"allow-flag-override":     "false",
-		"debug":                   "false",
-		"profile":                 "false",
-		"host-settings":           "ignore",
-		"ignore-cgroups":          "true", // the keeper is in the run's cgroup already
-		"file-access":             "exclusive",
-		"file-access-mounts":      "exclusive",
-		"rootless":                fmt.Sprint(order.Rootless),
-		// As root, direct access would leave the sentry host uid 0 with file
-		// capabilities; for an ordinary user it is the other way round: without
-		// it the sentry keeps CAP_SYS_ADMIN in its user namespace.
-		"directfs": fmt.Sprint(order.Rootless),
-	} {
+	for name, value := range order.Settings {
 		if err := flags.Set(name, value); err != nil {
 			return nil, fmt.Errorf("gVisor setting %s: %w", name, err)
 		}
@@ -201,5 +176,3 @@ func configuration(order keeper.Order) (*config.Config, error) {
 	}
 	return conf, nil
 }
-
-var _ = specs.Version

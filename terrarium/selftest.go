@@ -1,0 +1,75 @@
+package terrarium
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tendril/fault"
+	"tendril/probe"
+	"tendril/stoma"
+)
+
+// selfTestTime bounds the look from inside.
+const selfTestTime = 20 * time.Second
+
+// selfTestEnv is fixed, whatever the Sprout's will be: the probes look for variables
+// that nobody declared.
+var selfTestEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sprout", "TMPDIR=/tmp"}
+
+// selfTest tries the seals that the provider declares from inside, as the Sprout
+// would, before anything of the Sprout runs. One that leaks, or of which it cannot
+// be told, refuses the Terrarium: what a boundary is called says nothing about what
+// it is.
+func selfTest(ctx context.Context, provider string, can Capabilities, inside *stoma.Client) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, selfTestTime, errors.New("the self-test took too long"))
+	defer cancel()
+	argv := []string{StomaInside, "probe"}
+	expected := map[string]probe.Probe{}
+	for _, p := range probe.All() {
+		if !p.Stress && slices.Contains(can.Seals, p.Seal) {
+			argv = append(argv, p.ID)
+			expected[p.ID] = p
+		}
+	}
+	if len(expected) == 0 {
+		return nil
+	}
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: argv, Env: selfTestEnv, Dir: "/workspace", Timeout: selfTestTime})
+	if err != nil {
+		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %w", err)
+	}
+	defer process.Close()
+	process.Stdin.Close()
+	lines := bufio.NewScanner(process.Stdout)
+	var broken []string
+	for lines.Scan() {
+		result, err := probe.Parse(lines.Bytes())
+		if err != nil {
+			return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %w", err)
+		}
+		p, asked := expected[result.ID]
+		if !asked {
+			return fault.New(fault.BrokenBoundary, "testing the boundary from inside: an answer to the probe %s, which was not asked", result.ID)
+		}
+		delete(expected, result.ID)
+		if result.Status != probe.Sealed && result.Status != probe.NotApplicable {
+			broken = append(broken, fmt.Sprintf("%s (seal %s): %s: %s", p.ID, p.Seal, result.Status, result.Detail))
+		}
+	}
+	if err := errors.Join(lines.Err(), context.Cause(ctx)); err != nil {
+		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %w", err)
+	}
+	if len(expected) > 0 {
+		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %d probes did not answer", len(expected))
+	}
+	if len(broken) > 0 {
+		return fault.New(fault.BrokenBoundary, "the provider %s does not seal what it declares: %s", provider, strings.Join(broken, "; ")).
+			WithRule("a seal that cannot be applied refuses to start")
+	}
+	return nil
+}
