@@ -4,11 +4,321 @@ package guest
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
 
+	"golang.org/x/sys/unix"
+
+	"tendril/ignore"
 	"tendril/stoma"
+)
+
+// Bounds of a walk. What lies beyond is counted as skipped.
+const (
+	maxDepth       = 256     // directories above an entry; each holds descriptors
+	maxGitignore   = 1 << 20 // bytes; a longer file counts as none, so that nothing is left behind
+	readDirEntries = 1024
 )
 
 var errNoWorkspace = errors.New("this Terrarium has no overlay workspace")
 
-func (sv *server) collect(st *stoma.Stream) error         { return errNoWorkspace }
-func (sv *server) put(dir string, st *stoma.Stream) error { return errNoWorkspace }
+// collect kills every process and sends what differs from the base.
+func (sv *server) collect(st *stoma.Stream) error {
+	if sv.workspace == nil {
+		return errNoWorkspace
+	}
+	sv.quiesce()
+	defer sv.resume()
+	return sv.sprout.do(func() error {
+		w := &walk{out: st}
+		if err := w.top(sv.workspace); err != nil {
+			return err
+		}
+		return stoma.WriteMessage(st, stoma.SummaryMessage(w.summary))
+	})
+}
+
+// walk goes through the upper layer. It does not rely on how an overlay marks
+// what is deleted or opaque: what is in the upper layer and in the merged view is
+// reported as the merged view has it, and what the lower layer has and the merged
+// view has not is deleted.
+type walk struct {
+	out     *stoma.Stream
+	summary stoma.Summary
+}
+
+// place is one directory in the layers.
+type place struct {
+	upper, merged int
+	lower         int // -1: the base has no directory here
+	path          string
+	depth         int
+	rules         *ignore.Dir
+}
+
+func (w *walk) top(ws *workspace) error {
+	at := place{depth: 0}
+	for _, d := range []struct {
+		fd   *int
+		from int
+	}{{&at.upper, ws.upper}, {&at.merged, ws.merged}, {&at.lower, ws.lower}} {
+		fd, err := openDir(d.from, ".")
+		if err != nil {
+			return fmt.Errorf("open a layer of the workspace: %w", err)
+		}
+		defer unix.Close(fd)
+		*d.fd = fd
+	}
+	makeReadable(ws.merged, ".")
+	at.rules = ignore.Top(gitignore(at.merged))
+	return w.dir(at)
+}
+
+// dir reports the directory's entries.
+func (w *walk) dir(at place) error {
+	upper, err := list(at.upper)
+	if err != nil {
+		return fmt.Errorf("list a changed directory: %w", err)
+	}
+	merged, err := listSet(at.merged)
+	if err != nil {
+		return fmt.Errorf("list a directory of the workspace: %w", err)
+	}
+	slices.Sort(upper)
+	for _, name := range upper {
+		if merged[name] {
+			if err := w.entry(at, name); err != nil {
+				return err
+			}
+		}
+	}
+	if at.lower < 0 {
+		return nil
+	}
+	lower, err := list(at.lower)
+	if err != nil {
+		return fmt.Errorf("list a directory of the base: %w", err)
+	}
+	slices.Sort(lower)
+	for _, name := range lower {
+		if !merged[name] && name != ".git" {
+			if err := w.send(stoma.Delete, at.path+name, 0, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// entry reports one entry of the upper layer.
+func (w *walk) entry(at place, name string) error {
+	if name == ".git" || len(at.path)+len(name) > stoma.MaxPath {
+		w.summary.Skipped++
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(at.merged, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("look at a changed entry: %w", err)
+	}
+	kind := st.Mode & unix.S_IFMT
+	base := baseType(at.lower, name)
+	isDir := kind == unix.S_IFDIR
+	// What the base has is tracked, and a tracked path is never ignored.
+	tracked := base != 0 && (base == unix.S_IFDIR) == isDir
+	if !tracked && at.rules.Ignored(name, isDir) {
+		w.summary.Ignored++
+		return w.replaced(at, name, base)
+	}
+	switch kind {
+	case unix.S_IFREG:
+		return w.file(at, name)
+	case unix.S_IFLNK:
+		return w.symlink(at, name)
+	case unix.S_IFDIR:
+		return w.subdir(at, name, base == unix.S_IFDIR)
+	default:
+		w.summary.Skipped++
+		return w.replaced(at, name, base)
+	}
+}
+
+// replaced reports that what the base has is gone, when what took its place is
+// not sent.
+func (w *walk) replaced(at place, name string, base uint32) error {
+	if base == 0 {
+		return nil
+	}
+	return w.send(stoma.Delete, at.path+name, 0, nil)
+}
+
+func (w *walk) file(at place, name string) error {
+	makeReadable(at.merged, name)
+	fd, err := unix.Openat(at.merged, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the changed file %q: %w", at.path+name, err)
+	}
+	f := os.NewFile(uintptr(fd), "changed")
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at a changed file: %w", err)
+	}
+	kind := stoma.File
+	if st.Mode&0o100 != 0 {
+		kind = stoma.Exec
+	}
+	return w.send(kind, at.path+name, st.Size, f)
+}
+
+func (w *walk) symlink(at place, name string) error {
+	var target [unix.PathMax]byte
+	n, err := unix.Readlinkat(at.merged, name, target[:])
+	if err != nil {
+		return fmt.Errorf("read a changed symbolic link: %w", err)
+	}
+	if n == 0 {
+		w.summary.Skipped++
+		return nil
+	}
+	if err := w.send(stoma.Symlink, at.path+name, int64(n), nil); err != nil {
+		return err
+	}
+	_, err = w.out.Write(target[:n])
+	return err
+}
+
+// subdir reports a directory and what is in it.
+func (w *walk) subdir(at place, name string, inBase bool) error {
+	if at.depth == maxDepth {
+		w.summary.Skipped++
+		return nil
+	}
+	makeReadable(at.merged, name)
+	down := place{upper: -1, merged: -1, lower: -1, path: at.path + name + "/", depth: at.depth + 1}
+	defer func() {
+		for _, fd := range []int{down.upper, down.merged, down.lower} {
+			if fd >= 0 {
+				unix.Close(fd)
+			}
+		}
+	}()
+	var err error
+	if down.upper, err = openDir(at.upper, name); err != nil {
+		return fmt.Errorf("open the changed directory %q: %w", down.path, err)
+	}
+	if down.merged, err = openDir(at.merged, name); err != nil {
+		return fmt.Errorf("open the directory %q: %w", down.path, err)
+	}
+	if inBase {
+		if down.lower, err = openDir(at.lower, name); err != nil {
+			return fmt.Errorf("open the base's directory %q: %w", down.path, err)
+		}
+	} else if err := w.send(stoma.Dir, at.path+name, 0, nil); err != nil {
+		return err
+	}
+	down.rules = at.rules.Enter(name, gitignore(down.merged))
+	return w.dir(down)
+}
+
+// send sends one record. The content has to have exactly size bytes: every
+// process is dead, so a file cannot change while it is read, and when it does the
+// collection fails.
+func (w *walk) send(kind stoma.Kind, path string, size int64, content io.Reader) error {
+	w.summary.Records++
+	if err := stoma.WriteMessage(w.out, stoma.RecordMessage(kind, path, size)); err != nil {
+		return err
+	}
+	if content == nil {
+		return nil
+	}
+	if _, err := io.CopyN(struct{ io.Writer }{w.out}, content, size); err != nil {
+		return fmt.Errorf("read a changed file: %w", err)
+	}
+	return nil
+}
+
+// baseType returns the file type of the name in the base, 0 when it has none.
+func baseType(lower int, name string) uint32 {
+	var st unix.Stat_t
+	if lower < 0 || unix.Fstatat(lower, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Mode & unix.S_IFMT
+}
+
+// makeReadable lets the owner read what the Sprout closed to itself. Nothing
+// restores it: the workspace is of no further use but to be read.
+func makeReadable(dir int, name string) {
+	var st unix.Stat_t
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return
+	}
+	want := uint32(0o400)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		want = 0o700
+	case unix.S_IFREG:
+	default:
+		return // a chmod would follow a symbolic link
+	}
+	if st.Mode&want != want {
+		_ = unix.Fchmodat(dir, name, st.Mode&0o7777|want, 0) // what stays closed fails when it is opened
+	}
+}
+
+// gitignore reads the directory's ignore file, nil when there is none that Git
+// would read: it does not follow a symbolic link.
+func gitignore(dir int) []byte {
+	makeReadable(dir, ".gitignore")
+	fd, err := unix.Openat(dir, ".gitignore", unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), ".gitignore")
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxGitignore {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxGitignore))
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// list returns the names in a directory.
+func list(dir int) ([]string, error) {
+	var names []string
+	err := each(dir, func(name string) { names = append(names, name) })
+	return names, err
+}
+
+func listSet(dir int) (map[string]bool, error) {
+	names := make(map[string]bool)
+	err := each(dir, func(name string) { names[name] = true })
+	return names, err
+}
+
+func each(dir int, f func(string)) error {
+	fd, err := openDir(dir, ".") // its own position
+	if err != nil {
+		return err
+	}
+	d := os.NewFile(uintptr(fd), "directory")
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(readDirEntries)
+		for _, n := range names {
+			f(n)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

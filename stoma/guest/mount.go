@@ -15,6 +15,7 @@ import (
 type workspace struct {
 	lower, upper, merged int
 	scratch              int
+	target               string // the path of merged; the Sprout cannot put anything else there
 }
 
 // mountWorkspace mounts the overlay. Its layers are accessed with the privileges
@@ -41,7 +42,7 @@ func mountWorkspace(o overlay, sprout identity) (*workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount the workspace at %s: %w", o.target, err)
 	}
-	w := &workspace{}
+	w := &workspace{target: o.target}
 	for _, d := range []struct {
 		fd   *int
 		path string
