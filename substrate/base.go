@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,10 +203,4 @@ func (c *counting) step() {
 	if c.progress != nil {
 		c.progress(c.done, c.total)
 	}
-}
-
-// drain reads what is left of an object, and so checks it.
-func drain(r io.Reader) error {
-	_, err := io.Copy(io.Discard, r)
-	return err
 }

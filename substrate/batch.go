@@ -146,3 +146,9 @@ func (b *batch) read(id, kind string, limit int64) ([]byte, error) {
 	}
 	return io.ReadAll(o)
 }
+
+// drain reads what is left of an object, and so checks it.
+func drain(o *object) error {
+	_, err := io.Copy(io.Discard, o)
+	return err
+}

@@ -287,7 +287,7 @@ func (f *Fruit) commit(ctx context.Context, meta Meta) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	flags, err := f.git.flags(ctx, f.repo.Format, changes)
+	flags, err := f.git.flags(ctx, f.repo.Format, changes, made.tree)
 	if err != nil {
 		return Result{}, err
 	}

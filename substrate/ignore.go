@@ -72,7 +72,7 @@ func (f *Fruit) rulesFor(path string, rules map[string]baseEntry) error {
 func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string]baseEntry, excludes string) ([]string, error) {
 	for _, e := range rules {
 		if data, ok := f.ignores[e.id]; ok {
-			if err := f.git.writeLoose(f.repo.Format, e.id, data); err != nil {
+			if err := f.git.writeLoose(f.repo.Format, "blob", e.id, data); err != nil {
 				return nil, err
 			}
 		}
@@ -113,11 +113,11 @@ func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string
 	return ignored, nil
 }
 
-// writeLoose puts one blob into g's own objects.
-func (g *gitDir) writeLoose(format Format, id string, data []byte) error {
+// writeLoose puts one object into g's own objects.
+func (g *gitDir) writeLoose(format Format, kind, id string, data []byte) error {
 	var out bytes.Buffer
 	zip := zlib.NewWriter(&out)
-	fmt.Fprintf(zip, "blob %d\x00", len(data))
+	fmt.Fprintf(zip, "%s %d\x00", kind, len(data))
 	if _, err := zip.Write(data); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (r *Repository) writeImage(ctx context.Context, path string, c Commit, owne
 	ctx, cancel := context.WithCancel(ctx)
 	git := r.gitOf(c)
 	packed := make(chan packResult, 1)
-	go func() { packed <- r.pack(ctx, git, c) }()
+	go func() { packed <- r.packRange(ctx, git, c.ID+"\n") }()
 	waited := false
 	defer func() {
 		cancel()
@@ -98,14 +98,15 @@ type packResult struct {
 	err    error
 }
 
-// pack writes a pack of everything that is reachable from the commit, and of
-// nothing else. Deltas of the repository's packs are taken over as they are.
-func (r *Repository) pack(ctx context.Context, git *gitDir, c Commit) packResult {
+// packRange writes a pack of everything that is reachable from the revisions,
+// and of nothing else. Deltas of the repository's packs are taken over as they
+// are.
+func (r *Repository) packRange(ctx context.Context, git *gitDir, revisions string) packResult {
 	dir, err := os.MkdirTemp(r.scratch.path, "pack")
 	if err != nil {
 		return packResult{err: err}
 	}
-	out, err := git.run(ctx, strings.NewReader(c.ID+"\n"),
+	out, err := git.run(ctx, strings.NewReader(revisions),
 		"pack-objects", "--revs", "--delta-base-offset", "-q", filepath.Join(dir, "pack"))
 	if err != nil {
 		return packResult{err: err}

@@ -206,9 +206,6 @@ func ourConfig(format Format) string {
 	allow = never
 [submodule]
 	recurse = false
-[merge]
-	renames = true
-	directoryRenames = false
 `
 	if format == SHA256 {
 		return "[core]\n\trepositoryFormatVersion = 1\n" + config + "[extensions]\n\tobjectFormat = sha256\n"
