@@ -102,7 +102,10 @@ func memoryOf(pid int, files map[inode]bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	memory := parseRss(string(status))
+	memory, ok := parseRss(string(status))
+	if !ok {
+		return 0, nil // it ended and waits to be waited for: it holds nothing
+	}
 	names, err := descriptors(pid)
 	if err != nil {
 		return 0, err
@@ -206,21 +209,20 @@ func parseStat(stat string) (ticks uint64, threads int, err error) {
 	return ticks, threads, nil
 }
 
-// parseRss reads RssAnon out of proc_pid_status(5), in bytes: 0 for a process without
-// memory of its own, as a zombie is.
-func parseRss(status string) int64 {
+// parseRss reads RssAnon out of proc_pid_status(5), in bytes. A zombie has none.
+func parseRss(status string) (int64, bool) {
 	for line := range strings.Lines(status) {
 		rest, ok := strings.CutPrefix(line, "RssAnon:")
 		if !ok {
 			continue
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 53)
-		if err != nil {
-			return 0
+		if err != nil || n < 0 {
+			return 0, false
 		}
-		return n * 1024
+		return n * 1024, true
 	}
-	return 0
+	return 0, false
 }
 
 func parseChildren(data string) []int {
