@@ -114,6 +114,9 @@ func (e *Event) UnmarshalJSON(text []byte) error {
 	if err := decodeStrict(text, &wire); err != nil {
 		return err
 	}
+	if _, err := ParseID(string(wire.Run)); err != nil { // the key may be missing
+		return err
+	}
 	data, err := DecodeData(wire.Kind, wire.Data)
 	if err != nil {
 		return err
