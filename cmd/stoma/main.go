@@ -26,6 +26,6 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--pids N] [--listen NAME=PORT]...\n       stoma probe ID...")
+	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--writable DIR]... [--pids N] [--listen NAME=PORT]...\n       stoma probe ID...")
 	os.Exit(2)
 }

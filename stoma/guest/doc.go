@@ -6,7 +6,7 @@
 //
 // It is started as
 //
-//	stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--pids N] [--listen NAME=PORT]...
+//	stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--writable DIR]... [--pids N] [--listen NAME=PORT]...
 //
 // as PID 1 of a PID namespace and uid 0 in it, with the carrier on the
 // descriptors 0 and 1 and its diagnostics on 2. To mount and to give up its
@@ -20,8 +20,9 @@
 //
 // Mounts: /proc; a /dev with null, and for terminals ptmx and pts; LOWER, read
 // only, all of it owned by UID:GID; SCRATCH, an empty file system of limited size
-// owned by uid 0; TARGET, an empty directory. LOWER and SCRATCH lie beneath a
-// directory that is closed to everybody but uid 0.
+// owned by uid 0, which is closed to everybody else; TARGET, an empty directory.
+// --writable puts a directory of SCRATCH at DIR, which exists, so that /tmp and a
+// home count against SCRATCH's size.
 //
 // # What it promises
 //

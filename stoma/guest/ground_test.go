@@ -246,7 +246,7 @@ func toolchain() []string {
 // makeRoot makes an empty root file system with the places to mount at.
 func makeRoot(t *testing.T, root string) {
 	t.Helper()
-	for _, d := range []string{"proc", "dev", "tmp", "usr", "etc/alternatives", "workspace", ".tendril/base", ".tendril/scratch"} {
+	for _, d := range []string{"proc", "dev", "tmp", "usr", "etc/alternatives", "workspace", "var/tmp", ".tendril/base", ".tendril/scratch"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -259,8 +259,11 @@ func makeRoot(t *testing.T, root string) {
 	if err := os.WriteFile(filepath.Join(root, ".tendril/stoma"), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(root, ".tendril"), 0o700); err != nil {
-		t.Fatal(err)
+	// As in a Terrarium: the Sprout may enter and execute the Stoma, as probes do.
+	for name, mode := range map[string]os.FileMode{".tendril": 0o711, "var/tmp": 0o777 | os.ModeSticky} {
+		if err := os.Chmod(filepath.Join(root, name), mode); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

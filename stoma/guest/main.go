@@ -20,6 +20,7 @@ import (
 type config struct {
 	uid, gid int
 	overlay  *overlay
+	writable []string // directories of scratch, and where they appear
 	pids     int
 	listen   []listener
 }
@@ -87,6 +88,11 @@ func prepare(cfg config) (*server, error) {
 			return nil, err
 		}
 		sv.workspace = w
+		for _, target := range cfg.writable {
+			if err := mountWritable(cfg.overlay.scratch, target, sv.sprout); err != nil {
+				return nil, err
+			}
+		}
 		groups, err := mountGroups(cfg.overlay.scratch+"/cgroup", cfg.pids)
 		if err != nil && cfg.pids > 0 {
 			return nil, fmt.Errorf("limit the number of processes: %w", err)
@@ -130,6 +136,13 @@ func parse(args []string) (config, error) {
 		cfg.overlay = &overlay{lower: parts[0], scratch: parts[1], target: parts[2]}
 		return nil
 	})
+	flags.Func("writable", "an absolute path; a directory of the scratch file system appears there", func(s string) error {
+		if !strings.HasPrefix(s, "/") {
+			return errors.New("want an absolute path")
+		}
+		cfg.writable = append(cfg.writable, s)
+		return nil
+	})
 	flags.Func("pids", "most processes and threads of the Sprout", func(s string) (err error) {
 		cfg.pids, err = number(s, 1, 1<<22)
 		return err
@@ -152,8 +165,8 @@ func parse(args []string) (config, error) {
 	if cfg.uid == 0 {
 		return config{}, errors.New("--user UID:GID is missing")
 	}
-	if cfg.pids > 0 && cfg.overlay == nil {
-		return config{}, errors.New("--pids needs --overlay: the control group is mounted in its scratch")
+	if cfg.overlay == nil && (cfg.pids > 0 || len(cfg.writable) > 0) {
+		return config{}, errors.New("--pids and --writable need --overlay: they use its scratch")
 	}
 	return cfg, nil
 }

@@ -21,6 +21,10 @@ type workspace struct {
 // mountWorkspace mounts the overlay. Its layers are accessed with the privileges
 // that this process has now, which it gives up afterwards.
 func mountWorkspace(o overlay, sprout identity) (*workspace, error) {
+	// The Sprout meets what is in scratch only where it is mounted.
+	if err := os.Chmod(o.scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("close the scratch file system: %w", err)
+	}
 	upper, work := o.scratch+"/upper", o.scratch+"/work"
 	for _, dir := range []string{upper, work} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -54,4 +58,32 @@ func mountWorkspace(o overlay, sprout identity) (*workspace, error) {
 		*d.fd = fd
 	}
 	return w, nil
+}
+
+// mountWritable puts a directory of scratch where target is, for the Sprout to
+// write to, with target's mode. So what is written there counts against the
+// size of scratch.
+func mountWritable(scratch, target string, sprout identity) error {
+	var st unix.Stat_t
+	if err := unix.Stat(target, &st); err != nil {
+		return fmt.Errorf("make %s writable: %w", target, err)
+	}
+	dir, err := os.MkdirTemp(scratch, "writable-")
+	if err != nil {
+		return fmt.Errorf("make %s writable: %w", target, err)
+	}
+	err = errors.Join(
+		os.Chown(dir, sprout.uid, sprout.gid),
+		unix.Chmod(dir, st.Mode&0o7777),
+		unix.Mount(dir, target, "", unix.MS_BIND, ""),
+	)
+	if err != nil {
+		return fmt.Errorf("make %s writable: %w", target, err)
+	}
+	// A bind takes its flags from a second call.
+	err = unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV, "")
+	if err != nil {
+		return fmt.Errorf("make %s writable: %w", target, err)
+	}
+	return nil
 }
