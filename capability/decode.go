@@ -228,6 +228,9 @@ func valueFault(path string, err error) error {
 }
 
 func inWords(t reflect.Type) string {
+	if t == reflect.TypeFor[*Duration]() {
+		return "a length of time; write it as text, such as 1h30m"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "text"

@@ -37,10 +37,9 @@ type Acceptance struct {
 
 // Rejection is what became of a rejected Fruit's branch.
 type Rejection struct {
-	Run     run.ID `json:"run"`
-	Branch  string `json:"branch"`
-	Commit  string `json:"commit"`  // where it was, for who wants it back
-	Removed bool   `json:"removed"` // false: it was gone already
+	Run    run.ID `json:"run"`
+	Branch string `json:"branch"`
+	Commit string `json:"commit"` // where it was, for who wants it back
 }
 
 // Terrarium is one wall as this host has it.

@@ -14,36 +14,45 @@ import (
 // JSON string cannot hold it and encoding/json would rewrite it silently.
 type Path string
 
-type wirePath struct {
-	Path    *string `json:"path,omitempty"`
-	PathB64 []byte  `json:"path_b64,omitempty"`
-}
+// The keys of the two forms.
+const (
+	pathKey    = "path"
+	pathB64Key = "path_b64"
+)
 
 // MarshalJSON implements [json.Marshaler].
 func (p Path) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(p)) {
-		return json.Marshal(wirePath{Path: new(string(p))})
+		return json.Marshal(map[string]string{pathKey: string(p)})
 	}
-	return json.Marshal(wirePath{PathB64: []byte(p)})
+	return json.Marshal(map[string][]byte{pathB64Key: []byte(p)})
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. It takes exactly one of the two
 // forms.
 func (p *Path) UnmarshalJSON(data []byte) error {
-	var wire wirePath
-	if err := decodeStrict(data, &wire); err != nil {
-		return fmt.Errorf("a path is {\"path\": …} or {\"path_b64\": …}: %w", err)
+	// A map, because a struct would take the keys in any case.
+	var wire map[string]*json.RawMessage
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return fmt.Errorf("a path is %s: %w", pathForms, err)
 	}
+	text, inText := wire[pathKey]
+	encoded, inBase64 := wire[pathB64Key]
 	switch {
-	case wire.Path != nil && wire.PathB64 == nil:
-		*p = Path(*wire.Path)
-	case wire.Path == nil && wire.PathB64 != nil:
-		*p = Path(wire.PathB64)
-	default:
-		return fmt.Errorf("a path is exactly one of {\"path\": …} and {\"path_b64\": …}")
+	case len(wire) == 1 && inText && text != nil:
+		return json.Unmarshal(*text, (*string)(p))
+	case len(wire) == 1 && inBase64 && encoded != nil:
+		var raw []byte
+		if err := json.Unmarshal(*encoded, &raw); err != nil {
+			return err
+		}
+		*p = Path(raw)
+		return nil
 	}
-	return nil
+	return fmt.Errorf("a path is %s", pathForms)
 }
+
+const pathForms = `exactly one of {"path": …} and {"path_b64": …}`
 
 // Substrate names the repository that a run works on: by the name that the
 // Botanist gave it, or by an absolute path. Exactly one field is set. In JSON a
