@@ -5,6 +5,7 @@ package stem
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"tendril/capability"
 	"tendril/fault"
@@ -62,14 +63,32 @@ func (s *Stem) acceptFruit(ctx context.Context, _ Actor, in capability.AcceptInp
 	if err := undecided(r); err != nil {
 		return capability.Acceptance{}, err
 	}
-	result, err := repository.Accept(ctx, substrate.AcceptRequest{Run: string(r.ID), Base: *r.Base, Commit: *r.Commit, Into: in.Into})
+	into := in.Into
+	if into == "" {
+		head, err := repository.Resolve(ctx, "")
+		if err != nil {
+			return capability.Acceptance{}, err
+		}
+		if head.Branch == "" {
+			return capability.Acceptance{}, fault.New(fault.Invalid, "HEAD is on no branch, so there is none to merge into").WithHint("name one with --into")
+		}
+		into = head.Branch
+	}
+	done, err := repository.Accept(ctx, substrate.Acceptance{Run: string(r.ID), Commit: *r.Commit, Into: into, Time: time.Now()})
 	if err != nil {
 		return capability.Acceptance{}, err
 	}
 	if err := s.decide(ctx, r.ID, run.Accepted); err != nil {
 		return capability.Acceptance{}, err
 	}
-	return capability.Acceptance{Run: r.ID, Into: run.Path(result.Ref), Before: result.Before, After: result.After, How: result.How}, nil
+	how := "merge"
+	switch {
+	case done.From == done.To:
+		how = "already"
+	case done.FastForward:
+		how = "fast-forward"
+	}
+	return capability.Acceptance{Run: r.ID, Into: run.Path("refs/heads/" + done.Branch), Before: done.From, After: done.To, How: how}, nil
 }
 
 func (s *Stem) rejectFruit(ctx context.Context, _ Actor, in capability.RunInput) (capability.Rejection, error) {
@@ -81,14 +100,13 @@ func (s *Stem) rejectFruit(ctx context.Context, _ Actor, in capability.RunInput)
 	if err := undecided(r); err != nil {
 		return capability.Rejection{}, err
 	}
-	removed, err := repository.Reject(ctx, string(r.ID), *r.Commit)
-	if err != nil {
+	if err := repository.Reject(ctx, string(r.ID), *r.Commit); err != nil {
 		return capability.Rejection{}, err
 	}
 	if err := s.decide(ctx, r.ID, run.Rejected); err != nil {
 		return capability.Rejection{}, err
 	}
-	return capability.Rejection{Run: r.ID, Branch: r.ID.Branch(), Commit: *r.Commit, Removed: removed}, nil
+	return capability.Rejection{Run: r.ID, Branch: r.ID.Branch(), Commit: *r.Commit}, nil
 }
 
 func undecided(r run.Run) error {

@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
 	"tendril/capability"
+	"tendril/erofs"
 	"tendril/fault"
 	"tendril/probe"
 	"tendril/run"
 	"tendril/stoma"
-	"tendril/substrate"
 	"tendril/terrarium"
 )
 
@@ -60,7 +61,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	}
 	defer func() { err = errors.Join(err, place.remove()) }()
 	image := filepath.Join(place.dir, "empty.erofs")
-	if err := substrate.WriteEmptyImage(image, sproutOwner); err != nil {
+	if err := writeEmptyImage(image); err != nil {
 		return capability.ProbeReport{}, err
 	}
 	spec := specLimits(in.Limits, s.config.Defaults)
@@ -89,6 +90,19 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	}
 	s.config.Progress("", 0, 0)
 	return report, nil
+}
+
+// writeEmptyImage makes a base image without an entry.
+func writeEmptyImage(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fault.New(fault.Unavailable, "making an empty base image: %w", err)
+	}
+	err = erofs.New(f, erofs.Options{UID: sproutOwner.UID, GID: sproutOwner.GID, Time: time.Now()}).Close()
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fault.New(fault.Unavailable, "making an empty base image: %w", err)
+	}
+	return nil
 }
 
 // probeTime is more than a probe allows itself.

@@ -107,10 +107,6 @@ func (r *fruitRejectCommand) Run(ctx context.Context, c *console) error {
 		return nil
 	}
 	done := output.(capability.Rejection)
-	if !done.Removed {
-		fmt.Fprintf(c.stdout, "%s was gone already\n", display.Line(done.Branch))
-		return nil
-	}
 	fmt.Fprintf(c.stdout, "removed %s; it was at %s\n", display.Line(done.Branch), display.Line(done.Commit))
 	return nil
 }

@@ -28,7 +28,7 @@ const (
 // The Stoma's capabilities: to become the Sprout, to signal it, and, until the
 // overlay and the scratch directories are mounted, to mount. It gives up the
 // last before the first exec.
-var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
+var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_CHOWN", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
 
 // deviceSize and sharedMemorySize bound the two memory file systems that are not
 // part of the disk limit; the memory limit counts them too.
@@ -101,7 +101,7 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 			User: specs.User{UID: 0, GID: 0},
 			Args: []string{terrarium.StomaInside, "init", "--user", user,
 				"--overlay", insideBase + ":" + insideScratch + ":" + workspace,
-				"--pids", fmt.Sprint(applied.pids)},
+				"--own-dev", "--own-root", "--writable", "/tmp", "--writable", "/home/sprout", "--pids", fmt.Sprint(applied.pids)},
 			Cwd: "/",
 			Env: []string{},
 			Capabilities: &specs.LinuxCapabilities{
