@@ -272,6 +272,9 @@ func (s *Session) handle(f frame) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
 	st := s.streams[f.stream]
 	if st == nil {
 		by := sideOf(f.stream)
@@ -320,6 +323,10 @@ func sideOf(id uint32) Side {
 func (s *Session) handleOpen(f frame) error {
 	peer := s.side.other()
 	s.mu.Lock()
+	if s.err != nil { // nobody would end a stream that is added now
+		s.mu.Unlock()
+		return s.err
+	}
 	if sideOf(f.stream) != peer || f.stream <= s.last[peer] {
 		s.mu.Unlock()
 		return violation("stream id out of order")

@@ -23,6 +23,8 @@ type config struct {
 	writable []string // directories of scratch, and where they appear
 	pids     int
 	listen   []listener
+	ownDev   bool // /dev was made for this Terrarium
+	ownRoot  bool // and so was the mount namespace's root
 }
 
 // overlay names the three directories of the workspace.
@@ -99,6 +101,16 @@ func prepare(cfg config) (*server, error) {
 		}
 		sv.groups = groups
 	}
+	if cfg.ownDev {
+		if err := removeDevices("/dev"); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.ownRoot {
+		if err := enterRoot(cfg.overlay.scratch); err != nil {
+			return nil, err
+		}
+	}
 	for _, l := range cfg.listen {
 		if err := sv.listen(l); err != nil {
 			return nil, fmt.Errorf("listen on port %d for %s: %w", l.port, l.name, err)
@@ -143,6 +155,8 @@ func parse(args []string) (config, error) {
 		cfg.writable = append(cfg.writable, s)
 		return nil
 	})
+	flags.BoolVar(&cfg.ownDev, "own-dev", false, "/dev belongs to this Terrarium alone: remove what is not harmless")
+	flags.BoolVar(&cfg.ownRoot, "own-root", false, "keep commands from making user namespaces")
 	flags.Func("pids", "most processes and threads of the Sprout", func(s string) (err error) {
 		cfg.pids, err = number(s, 1, 1<<22)
 		return err
@@ -165,8 +179,8 @@ func parse(args []string) (config, error) {
 	if cfg.uid == 0 {
 		return config{}, errors.New("--user UID:GID is missing")
 	}
-	if cfg.overlay == nil && (cfg.pids > 0 || len(cfg.writable) > 0) {
-		return config{}, errors.New("--pids and --writable need --overlay: they use its scratch")
+	if cfg.overlay == nil && (cfg.pids > 0 || len(cfg.writable) > 0 || cfg.ownRoot) {
+		return config{}, errors.New("--pids, --writable and --own-root need --overlay: they use its scratch")
 	}
 	return cfg, nil
 }
