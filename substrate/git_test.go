@@ -93,12 +93,17 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
+// storeDirs remembers where each store is.
+var storeDirs = map[*substrate.Store]string{}
+
 func newStore(t testing.TB) *substrate.Store {
 	t.Helper()
-	s, err := substrate.OpenStore(t.TempDir())
+	dir := t.TempDir()
+	s, err := substrate.OpenStore(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	storeDirs[s] = dir
 	return s
 }
 
