@@ -248,6 +248,12 @@ type Stat struct {
 	ScratchSize int64 // bytes; 0: no scratch
 }
 
+// ScratchFull reports whether not even one more page fits.
+func (s Stat) ScratchFull() bool {
+	const page = 4096
+	return s.ScratchSize > 0 && s.ScratchUsed+page > s.ScratchSize
+}
+
 // Message is the answer to stat.
 func (s Stat) Message() []byte {
 	b := AppendUint(nil, uint64(s.Processes))

@@ -137,6 +137,7 @@ func (c *command) start() (*pipes, tree, *stoma.ExecError) {
 	}
 	t.place(attr.Sys)
 	child, err := sv.reaper.start(path, c.request.Argv, attr)
+	c.started()
 	p.closeInside()
 	if err != nil {
 		t.end()
@@ -153,14 +154,27 @@ func (c *command) start() (*pipes, tree, *stoma.ExecError) {
 // admit makes the command's tree, unless commands are refused now.
 func (c *command) admit() (tree, error) {
 	sv := c.server
+	sv.admitting.Lock()
+	defer sv.admitting.Unlock()
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	if sv.quiet > 0 {
 		return nil, errors.New("no command is started while the Terrarium is quiet")
 	}
 	t, err := sv.newTree(c)
-	c.active = err == nil
-	return t, err
+	if err != nil {
+		return nil, err
+	}
+	c.active = true
+	sv.starting++
+	return t, nil
+}
+
+// started marks the end of the command's start, good or bad.
+func (c *command) started() {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.server.starting--
 }
 
 // retire marks the command as ended.

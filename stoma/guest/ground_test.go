@@ -280,9 +280,10 @@ func startLinux(t *testing.T, s setup) *exec.Cmd {
 		t.Skipf("cannot make a cgroup: %v", err)
 	}
 	t.Cleanup(func() {
-		for _, d := range []string{group + "/sprout", group} {
-			if err := os.Remove(d); err != nil && !os.IsNotExist(err) {
-				t.Errorf("a cgroup is left: %v", err)
+		dirs, _ := filepath.Glob(group + "/sprout/*")
+		for _, d := range append(dirs, group+"/sprout", group) {
+			if err := unix.Rmdir(d); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+				t.Errorf("a cgroup is left: %s: %v", d, err)
 			}
 		}
 	})

@@ -47,7 +47,7 @@ func (sv *server) lookup(r stoma.ExecRequest) (string, *stoma.ExecError) {
 			case nil:
 				found = c
 				return nil
-			case unix.EACCES:
+			case errNotExecutable:
 				reason = stoma.NotExecutable
 			}
 		}
@@ -76,6 +76,8 @@ func searchPath(env []string) string {
 	return path
 }
 
+var errNotExecutable = errors.New("not executable")
+
 // executable reports whether the identity may execute the file. The caller
 // runs as it, so that the path itself is checked by the kernel.
 func (id identity) executable(path string) error {
@@ -84,7 +86,7 @@ func (id identity) executable(path string) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || !id.mayExecute(&st) {
-		return unix.EACCES
+		return errNotExecutable
 	}
 	return nil
 }

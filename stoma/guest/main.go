@@ -249,8 +249,9 @@ func (sv *server) serve(c carrier) error {
 	<-sv.session.Done()
 	// A host that went away is the ordinary end: with this process everything
 	// inside ends.
-	if err := sv.session.Err(); !errors.Is(err, io.EOF) {
-		return err
+	err := sv.session.Err()
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -130,13 +130,6 @@ func (r *reaper) signal(c *child, n syscall.Signal) bool {
 	return syscall.Kill(-c.pid, n) == nil
 }
 
-// starting reports whether a start goes on.
-func (r *reaper) starting() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.forking > 0
-}
-
 // changes returns a channel that is closed when a process ended after the call.
 func (r *reaper) changes() <-chan struct{} {
 	r.mu.Lock()
@@ -155,14 +148,15 @@ func (r *reaper) await(changed <-chan struct{}, d time.Duration) {
 	}
 }
 
-// killAll kills every process but this one and returns when none is left.
-func (r *reaper) killAll() {
+// killAll kills every process but this one and returns when none is left and
+// starting says that none will come.
+func (r *reaper) killAll(starting func() bool) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		changed := r.changes()
-		starting := r.starting()
+		more := starting()
 		err := syscall.Kill(-1, syscall.SIGKILL)
 		r.reap()
-		if err == syscall.ESRCH && !starting {
+		if err == syscall.ESRCH && !more {
 			return
 		}
 		r.await(changed, wait)

@@ -19,8 +19,11 @@ type server struct {
 	listeners []*listening
 	session   *stoma.Session
 
+	admitting sync.Mutex // held to start a command, or to end every process
+
 	mu       sync.Mutex
 	commands map[uint32]*command // by the id of their exec stream
+	starting int                 // commands that were admitted and do not run yet
 	quiet    int                 // commands are refused while it is above 0
 }
 
@@ -143,7 +146,11 @@ func (sv *server) quiesce() {
 		c.kill(stoma.KilledQuiesce)
 	}
 	sv.mu.Unlock()
-	sv.reaper.killAll()
+	sv.reaper.killAll(func() bool {
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		return sv.starting > 0
+	})
 }
 
 // resume lets commands start again.

@@ -40,8 +40,7 @@ func (f *family) place(*syscall.SysProcAttr) {}
 func (f *family) end() {
 	r := f.server.reaper
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		if f.server.onlyCommand(f.command) {
-			r.killAll()
+		if f.endAll() {
 			return
 		}
 		changed := r.changes()
@@ -55,6 +54,17 @@ func (f *family) end() {
 		}
 		r.await(changed, wait)
 	}
+}
+
+// endAll ends every process there is, if no command but this one may have any.
+func (f *family) endAll() bool {
+	f.server.admitting.Lock()
+	defer f.server.admitting.Unlock()
+	if !f.server.onlyCommand(f.command) {
+		return false
+	}
+	f.server.reaper.killAll(func() bool { return false })
+	return true
 }
 
 // onlyCommand reports whether no command but c is starting or running.
