@@ -215,7 +215,7 @@ func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Sto
 		return nil
 	}
 	stat, err := g.terrarium.Stoma().Stat(ctx)
-	if err == nil && scratchFull(stat) {
+	if err == nil && stat.ScratchFull() {
 		return &run.Stop{Limit: run.Disk}
 	}
 	return nil
@@ -362,10 +362,4 @@ func refusal(err error) bool {
 		return true
 	}
 	return false
-}
-
-// scratchFull reports whether not even one more page fits.
-func scratchFull(s stoma.Stat) bool {
-	const page = 4096
-	return s.ScratchSize > 0 && s.ScratchUsed+page > s.ScratchSize
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"tendril/cgroup"
 	"tendril/terrarium"
+	"tendril/terrarium/runsc/keeper"
 )
 
 const (
@@ -36,7 +37,8 @@ type monitor struct {
 	sentry   int    // holds the memory of all that runs inside
 	scratch  string // directory with the file behind the scratch file system
 	exceeded chan terrarium.LimitName
-	inside   func(ctx context.Context) (processes int, scratchFull bool, ok bool)
+	tasks    func() *keeper.Tasks                      // nil until something was counted
+	full     func(ctx context.Context) (full, ok bool) // whether the scratch file system is
 
 	mu    sync.Mutex
 	usage terrarium.Usage
@@ -101,9 +103,9 @@ func (m *monitor) lookAtAll(ctx context.Context, now time.Time, memory int64) (t
 		usage.CPU = tree.CPU
 		usage.Memory = max(memory, tree.Memory)
 	}
-	processes, scratchFull, ok := m.inside(ctx)
-	if ok {
-		usage.Processes = processes
+	tasks := m.tasks()
+	if tasks != nil {
+		usage.Processes = tasks.Now
 	}
 	m.mu.Lock()
 	m.usage = usage
@@ -111,12 +113,15 @@ func (m *monitor) lookAtAll(ctx context.Context, now time.Time, memory int64) (t
 	switch {
 	case usage.Memory > m.limits.memory:
 		return terrarium.LimitMemory, true
-	case ok && processes >= m.limits.pids:
+	case tasks != nil && (tasks.Refused > 0 || tasks.Now > m.limits.pids):
 		return terrarium.LimitPids, true
-	case ok && scratchFull, m.scratchBytes() > m.limits.disk+m.limits.disk/8:
+	case m.scratchBytes() > m.limits.disk+m.limits.disk/8:
 		return terrarium.LimitDisk, true
 	case m.limits.cpus > 0 && m.group == nil && m.tooMuchCPU(now, usage.CPU):
 		return terrarium.LimitCPU, true
+	}
+	if full, ok := m.full(ctx); ok && full {
+		return terrarium.LimitDisk, true
 	}
 	return "", false
 }

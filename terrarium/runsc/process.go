@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,13 +24,14 @@ import (
 // process is one keeper and, through it, one sandbox.
 type process struct {
 	cmd     *exec.Cmd
-	control io.Closer     // closing it ends the sandbox
-	stream  stdio         // the Stoma's bytes
-	reports *bufio.Reader // the keeper's
+	control *os.File       // closing it ends the sandbox
+	stream  stdio          // the Stoma's bytes
+	reports *bufio.Scanner // the keeper's
 	stderr  *tail
 	sentry  int
 	gofer   int
-	exited  chan struct{} // closed when the keeper has been reaped
+	tasks   atomic.Pointer[keeper.Tasks] // what the sandbox's kernel counted last; nil before it did
+	exited  chan struct{}                // closed when the keeper has been reaped
 	once    sync.Once
 }
 
@@ -100,7 +102,7 @@ func startKeeper(program string, prepare func(pid int) error) (*process, error) 
 		closeAll(ours)
 		return nil, startError(program, err)
 	}
-	p.control, p.stream, p.reports = control, stdio{fromStoma, toStoma}, bufio.NewReader(status)
+	p.control, p.stream, p.reports = control, stdio{fromStoma, toStoma}, bufio.NewScanner(status)
 	go func() {
 		cmd.Wait()
 		close(p.exited)
@@ -117,31 +119,45 @@ func (p *process) order(ctx context.Context, o keeper.Order) error {
 	if err != nil {
 		return fmt.Errorf("ordering the sandbox: %w", err)
 	}
-	if _, err := p.control.(io.Writer).Write(append(line, '\n')); err != nil {
+	if _, err := p.control.Write(append(line, '\n')); err != nil {
 		return p.diagnose(fmt.Errorf("ordering the sandbox: %w", err))
 	}
 	stop := context.AfterFunc(ctx, func() { p.kill() })
 	defer stop()
-	for {
-		line, err := p.reports.ReadSlice('\n')
-		if ctx.Err() != nil {
-			return fmt.Errorf("opening the sandbox: %w", context.Cause(ctx))
-		}
+	for p.reports.Scan() {
+		report, err := parseReport(p.reports.Bytes())
 		if err != nil {
-			return p.diagnose(fmt.Errorf("the sandbox's keeper ended before the sandbox ran: %w", err))
-		}
-		var report keeper.Report
-		if err := json.Unmarshal(line, &report); err != nil {
-			return fmt.Errorf("reading the keeper's report: %w", err)
-		}
-		if report.Error != "" {
-			return p.diagnose(errors.New(report.Error))
-		}
-		if report.Created || report.Started {
-			p.sentry, p.gofer = report.Sentry, report.Gofer
+			return p.diagnose(err)
 		}
 		if report.Started {
+			p.sentry, p.gofer = report.Sentry, report.Gofer
+			go p.listen()
 			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("opening the sandbox: %w", context.Cause(ctx))
+	}
+	return p.diagnose(errors.New("its keeper ended before it ran"))
+}
+
+func parseReport(line []byte) (keeper.Report, error) {
+	var report keeper.Report
+	if err := json.Unmarshal(line, &report); err != nil {
+		return report, fmt.Errorf("reading the keeper's report: %w", err)
+	}
+	if report.Error != "" {
+		return report, errors.New(report.Error)
+	}
+	return report, nil
+}
+
+// listen follows the reports of a running sandbox. It ends with the keeper, whose
+// exit is what counts: a report of its failure adds nothing.
+func (p *process) listen() {
+	for p.reports.Scan() {
+		if report, err := parseReport(p.reports.Bytes()); err == nil && report.Tasks != nil {
+			p.tasks.Store(report.Tasks)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func (t *open) startWatching(scratch string) {
 		limits: t.limits, group: t.confinement.group,
 		root: t.process.cmd.Process.Pid, sentry: t.process.sentry,
 		scratch: scratch, exceeded: t.exceeded,
-		inside: t.lookInside,
+		tasks: t.process.tasks.Load, full: t.scratchFull,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -185,17 +185,13 @@ func (t *open) startWatching(scratch string) {
 	}
 }
 
-// lookInside asks the guest half. It answers for the Sprout's processes and for
-// the scratch file system; both are bounded by the sentry whatever it says.
-func (t *open) lookInside(ctx context.Context) (processes int, scratchFull bool, ok bool) {
+// scratchFull asks the guest half, which is not the Sprout's: that the file system
+// is full can only be seen from inside. That it cannot grow is the sentry's doing.
+func (t *open) scratchFull(ctx context.Context) (full, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	stat, err := t.stoma.Stat(ctx)
-	if err != nil {
-		return 0, false, false
-	}
-	const page = 4096
-	return stat.Processes, stat.ScratchSize > 0 && stat.ScratchUsed+page > stat.ScratchSize, true
+	return err == nil && stat.ScratchFull(), err == nil
 }
 
 // Close implements [terrarium.Terrarium].

@@ -3,6 +3,8 @@
 // so the Stem's side can be built and tested without it.
 package keeper
 
+import "time"
+
 // Name is the keeper's argv[0].
 const Name = "runsc-keeper"
 
@@ -12,6 +14,10 @@ const (
 	ControlFD = 3 // read: the order, then nothing; its end ends the sandbox
 	StatusFD  = 4 // written: reports, one JSON object a line
 )
+
+// SproutGroup is the control group inside that holds all of the Sprout, as the Stoma
+// makes it.
+const SproutGroup = "/sprout"
 
 // MaxOrder is the longest order, in bytes.
 const MaxOrder = 64 << 10
@@ -29,5 +35,16 @@ type Report struct {
 	Gofer   int    `json:"gofer,omitempty"`
 	Created bool   `json:"created,omitempty"`
 	Started bool   `json:"started,omitempty"`
+	Tasks   *Tasks `json:"tasks,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
+
+// Tasks is what the sandbox's kernel counts in the Sprout's group. The keeper
+// reports it every [Look] when it has changed.
+type Tasks struct {
+	Now     int   `json:"now"`     // processes and threads
+	Refused int64 `json:"refused"` // how often the limit refused one
+}
+
+// Look is how often the keeper looks at the Sprout's group.
+const Look = 100 * time.Millisecond

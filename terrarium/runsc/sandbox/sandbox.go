@@ -18,16 +18,21 @@
 package sandbox
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/pkg/sentry/control"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
@@ -63,37 +68,38 @@ func Main() {
 }
 
 func keep() error {
-	control := os.NewFile(keeper.ControlFD, "control")
-	status := os.NewFile(keeper.StatusFD, "status")
+	orders := bufio.NewReaderSize(os.NewFile(keeper.ControlFD, "control"), keeper.MaxOrder)
 	unix.CloseOnExec(keeper.ControlFD)
 	unix.CloseOnExec(keeper.StatusFD)
-	report := json.NewEncoder(status)
-	order, err := readOrder(control)
-	if err != nil {
-		return report.Encode(keeper.Report{Error: err.Error()})
+	report := &reporter{encoder: json.NewEncoder(os.NewFile(keeper.StatusFD, "status"))}
+	order, err := readOrder(orders)
+	if err == nil {
+		err = keepSandbox(order, orders, report)
 	}
-	if err := keepSandbox(order, control, report); err != nil {
-		return report.Encode(keeper.Report{Error: err.Error()})
+	if err != nil {
+		return report.send(keeper.Report{Error: err.Error()})
 	}
 	return nil
 }
 
-// readOrder reads the one line that says what to keep. What follows on the
-// control pipe is nothing but its end.
-func readOrder(control io.Reader) (keeper.Order, error) {
+// reporter sends reports, one at a time.
+type reporter struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (r *reporter) send(report keeper.Report) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.encoder.Encode(report)
+}
+
+// readOrder reads the first line, which says what to keep.
+func readOrder(orders *bufio.Reader) (keeper.Order, error) {
 	var order keeper.Order
-	line := make([]byte, 0, 4096)
-	one := make([]byte, 1)
-	for {
-		if _, err := control.Read(one); err != nil {
-			return order, fmt.Errorf("reading the order: %w", err)
-		}
-		if one[0] == '\n' {
-			break
-		}
-		if line = append(line, one[0]); len(line) > keeper.MaxOrder {
-			return order, fmt.Errorf("the order is longer than %d bytes", keeper.MaxOrder)
-		}
+	line, err := orders.ReadSlice('\n')
+	if err != nil {
+		return order, fmt.Errorf("reading the order: %w", err)
 	}
 	if err := json.Unmarshal(line, &order); err != nil {
 		return order, fmt.Errorf("reading the order: %w", err)
@@ -101,7 +107,7 @@ func readOrder(control io.Reader) (keeper.Order, error) {
 	return order, nil
 }
 
-func keepSandbox(order keeper.Order, control io.Reader, report *json.Encoder) error {
+func keepSandbox(order keeper.Order, orders *bufio.Reader, report *reporter) error {
 	// Mounts of the host must not learn of ours, nor ours of theirs.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("making the mount namespace private: %w", err)
@@ -122,31 +128,69 @@ func keepSandbox(order keeper.Order, control io.Reader, report *json.Encoder) er
 		return fmt.Errorf("creating the sandbox: %w", err)
 	}
 	defer box.Destroy()
-	ended := make(chan error, 1)
-	if err := report.Encode(keeper.Report{Sentry: box.SandboxPid(), Gofer: box.GoferPid.Load(), Created: true}); err != nil {
-		return fmt.Errorf("reporting: %w", err)
-	}
 	if err := box.Start(conf); err != nil {
 		return fmt.Errorf("starting the sandbox: %w", err)
 	}
-	if err := report.Encode(keeper.Report{Sentry: box.SandboxPid(), Gofer: box.GoferPid.Load(), Started: true}); err != nil {
+	if err := report.send(keeper.Report{Sentry: box.SandboxPid(), Gofer: box.GoferPid.Load(), Started: true}); err != nil {
 		return fmt.Errorf("reporting: %w", err)
 	}
+	return tend(box, orders, report)
+}
+
+// tend reports what the sandbox's kernel counts, until the sandbox or the Stem ends.
+func tend(box *container.Container, orders *bufio.Reader, report *reporter) error {
+	ended := make(chan error, 1)
 	go func() {
 		_, err := box.Wait()
 		ended <- err
 	}()
 	stemGone := make(chan struct{})
-	go func() {
-		io.Copy(io.Discard, control)
+	go func() { // ends with the process at the latest
+		io.Copy(io.Discard, orders)
 		close(stemGone)
 	}()
-	select {
-	case err = <-ended:
-	case <-stemGone:
-		err = errors.Join(killSandbox(box), <-ended)
+	look := time.NewTicker(keeper.Look)
+	defer look.Stop()
+	var last keeper.Tasks
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-stemGone:
+			return errors.Join(killSandbox(box), <-ended)
+		case <-look.C:
+			// Before the Stoma has made the group there is nothing to read.
+			tasks, err := tasksOf(box)
+			if err == nil && tasks != last {
+				last = tasks
+				if report.send(keeper.Report{Tasks: &tasks}) != nil {
+					return errors.Join(killSandbox(box), <-ended)
+				}
+			}
+		}
 	}
-	return err
+}
+
+func sproutFile(name string) control.CgroupControlFile {
+	return control.CgroupControlFile{Controller: "pids", Path: keeper.SproutGroup, Name: name}
+}
+
+// tasksOf asks the sandbox's kernel, which counts whatever goes on inside.
+func tasksOf(box *container.Container) (keeper.Tasks, error) {
+	var tasks keeper.Tasks
+	current, err := box.Sandbox.CgroupsReadControlFile(sproutFile("pids.current"))
+	if err != nil {
+		return tasks, err
+	}
+	if tasks.Now, err = strconv.Atoi(current); err != nil {
+		return tasks, err
+	}
+	events, err := box.Sandbox.CgroupsReadControlFile(sproutFile("pids.events"))
+	if err != nil {
+		return tasks, err
+	}
+	tasks.Refused, err = strconv.ParseInt(strings.TrimPrefix(events, "max "), 10, 64)
+	return tasks, err
 }
 
 func killSandbox(box *container.Container) error {
