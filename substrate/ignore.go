@@ -15,12 +15,13 @@ import (
 
 // dropIgnored takes back new files that the ignore rules of the resulting tree
 // keep out, as "git add --all" would, and returns how many. Git answers, in a
-// directory of ours: an index that holds the .gitignore files, and no working
-// tree at all, so that no name of the Sprout becomes a name on this host.
+// directory of ours: an index that holds the new files and the .gitignore files,
+// and no working tree at all, so that no name of the Sprout becomes a name on
+// this host.
 func (f *Fruit) dropIgnored(ctx context.Context) (int, error) {
-	excludes := f.repo.local.excludes
-	rules := map[string]baseEntry{}
+	index := map[string]baseEntry{}
 	var asked []string
+	rules := f.repo.local.excludes != ""
 	for path := range f.fresh {
 		now, err := f.tree.at(path)
 		if err != nil {
@@ -30,62 +31,66 @@ func (f *Fruit) dropIgnored(ctx context.Context) (int, error) {
 			continue // removed again by a later record
 		}
 		asked = append(asked, path)
-		if err := f.rulesFor(path, rules); err != nil {
+		index[path] = baseEntry{path: path, mode: now.mode, id: now.id}
+		found, err := f.rulesFor(path, index)
+		if err != nil {
 			return 0, err
 		}
+		rules = rules || found
 	}
-	if len(asked) == 0 || len(rules) == 0 && excludes == "" {
+	if len(asked) == 0 || !rules {
 		return 0, nil
 	}
-	slices.Sort(asked)
-	ignored, err := f.askIgnored(ctx, asked, rules, excludes)
+	ignored, err := f.askIgnored(ctx, index)
 	if err != nil {
 		return 0, fmt.Errorf("ignore rules: %w", err)
 	}
-	for _, path := range ignored {
-		if err := f.tree.remove(path); err != nil {
-			return 0, err
+	n := 0
+	for _, path := range asked {
+		if ignored[path] {
+			n++
+			if err := f.tree.remove(path); err != nil {
+				return 0, err
+			}
 		}
 	}
-	return len(ignored), nil
+	return n, nil
 }
 
-// rulesFor notes the .gitignore files in the directories above a path.
-func (f *Fruit) rulesFor(path string, rules map[string]baseEntry) error {
+// rulesFor adds the .gitignore files in the directories above a path, and
+// reports whether there are any.
+func (f *Fruit) rulesFor(path string, index map[string]baseEntry) (found bool, err error) {
 	for dir := path; dir != ""; {
 		dir, _ = splitPath(dir)
 		file := strings.TrimPrefix(dir+"/.gitignore", "/")
-		if _, ok := rules[file]; ok {
-			return nil // and so are those further up
-		}
 		e, err := f.tree.at(file)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if e.mode == modeFile || e.mode == modeExec {
-			rules[file] = baseEntry{path: file, mode: modeFile, id: e.id}
+			found = true
+			index[file] = baseEntry{path: file, mode: e.mode, id: e.id}
 		}
 	}
-	return nil
+	return found, nil
 }
 
-func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string]baseEntry, excludes string) ([]string, error) {
-	for _, e := range rules {
+// askIgnored returns the paths of an index that its own .gitignore files match.
+func (f *Fruit) askIgnored(ctx context.Context, index map[string]baseEntry) (map[string]bool, error) {
+	var entries []baseEntry
+	for _, e := range index {
+		entries = append(entries, e)
 		if data, ok := f.ignores[e.id]; ok {
 			if err := f.git.writeLoose(f.repo.Format, "blob", e.id, data); err != nil {
 				return nil, err
 			}
 		}
 	}
-	var entries []baseEntry
-	for _, e := range rules {
-		entries = append(entries, e)
-	}
-	index, err := formatSkipIndex(entries, f.repo.Format)
+	data, err := formatSkipIndex(entries, f.repo.Format)
 	if err != nil {
 		return nil, err
 	}
-	for name, data := range map[string][]byte{"index": index, "info/exclude": []byte(excludes)} {
+	for name, data := range map[string][]byte{"index": data, "info/exclude": []byte(f.repo.local.excludes)} {
 		if err := os.WriteFile(filepath.Join(f.git.path, name), data, 0o600); err != nil {
 			return nil, err
 		}
@@ -93,22 +98,15 @@ func (f *Fruit) askIgnored(ctx context.Context, paths []string, rules map[string
 	// Patterns are the Sprout's, and matching can take exponential time.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	// check-ignore does not take GIT_LITERAL_PATHSPECS; what begins with "./" is
-	// no pattern either.
 	git := *f.git
-	git.env = append(slices.DeleteFunc(slices.Clone(git.env), func(v string) bool {
-		return strings.HasPrefix(v, "GIT_LITERAL_PATHSPECS=")
-	}), "GIT_WORK_TREE="+git.work)
-	out, err := git.run(ctx, strings.NewReader("./"+strings.Join(paths, "\x00./")+"\x00"),
-		"check-ignore", "--no-index", "-z", "--stdin")
-	if err != nil && !isStatus(err, 1) { // 1: none is ignored
+	git.env = append(slices.Clip(git.env), "GIT_WORK_TREE="+git.work)
+	out, err := git.run(ctx, nil, "ls-files", "-z", "--cached", "--ignored", "--exclude-standard")
+	if err != nil {
 		return nil, err
 	}
-	var ignored []string
+	ignored := map[string]bool{}
 	for path := range strings.SplitSeq(string(out), "\x00") {
-		if path, ok := strings.CutPrefix(path, "./"); ok {
-			ignored = append(ignored, path)
-		}
+		ignored[path] = true
 	}
 	return ignored, nil
 }

@@ -51,8 +51,8 @@ func checkComponent(name string) error {
 
 // refuseName says why an entry of a tree is not taken although its name is
 // possible: some file system, or Git itself, would take it for Git's own. The
-// answers are those of git-fsck(1), checked against it in the tests. "" means
-// that it is welcome.
+// answers are those of git-fsck(1), checked against it in the tests, and stricter
+// where a backslash may be a separator. "" means that it is welcome.
 func refuseName(name string, mode uint32) string {
 	// NTFS takes a backslash for a separator.
 	for part := range strings.SplitSeq(name, `\`) {
@@ -133,7 +133,7 @@ func isHFSDot(name, word string) bool {
 		switch {
 		case c >= 0x200c && c <= 0x200f, c >= 0x202a && c <= 0x202e, c >= 0x206a && c <= 0x206f, c == 0xfeff:
 			continue
-		case c == '\\' && want == "": // a separator, to Git's own check
+		case c == '\\' && want == "": // a separator on Windows
 			return true
 		case want == "" || c > 127 || lower(byte(c)) != want[0]:
 			return false

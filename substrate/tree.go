@@ -157,20 +157,35 @@ type baseTree struct {
 	objects *batch
 	entries []baseEntry
 	root    *baseDir
+	seen    map[string][]treeEntry // so that a tree in many places is read once
 }
 
+// maxSeen bounds how many trees are kept for a second use.
+const maxSeen = 4096
+
 func readBaseTree(b *batch, id string) (*baseTree, error) {
-	t := &baseTree{objects: b}
+	t := &baseTree{objects: b, seen: map[string][]treeEntry{}}
 	var err error
 	t.root, err = t.walk(id, "", 0)
 	return t, err
+}
+
+func (t *baseTree) read(id string) ([]treeEntry, error) {
+	if entries, ok := t.seen[id]; ok {
+		return entries, nil
+	}
+	entries, err := readTree(t.objects, id)
+	if err == nil && len(t.seen) < maxSeen {
+		t.seen[id] = entries
+	}
+	return entries, err
 }
 
 func (t *baseTree) walk(id, prefix string, depth int) (*baseDir, error) {
 	if depth > maxDepth {
 		return nil, fault.New(fault.Invalid, "the base tree is more than %d levels deep", maxDepth)
 	}
-	entries, err := readTree(t.objects, id)
+	entries, err := t.read(id)
 	if err != nil {
 		if prefix != "" {
 			err = fmt.Errorf("in %q: %w", Escape(prefix), err)
