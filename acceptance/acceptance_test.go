@@ -33,9 +33,10 @@ func binary(t testing.TB) string {
 }
 
 func TestScripts(t *testing.T) {
-	dir := filepath.Dir(binary(t))
+	dir, work := filepath.Dir(binary(t)), workDir(t)
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir:         "testdata",
+		WorkdirRoot: work,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "home")
 			if err := os.Mkdir(home, 0o700); err != nil {
@@ -57,10 +58,28 @@ func TestScripts(t *testing.T) {
 			switch name {
 			case "root":
 				return os.Getuid() == 0, nil
+			case "toolchain":
+				return !strings.HasPrefix(work, "/tmp/"), nil
 			}
 			return false, fmt.Errorf("unknown condition %s", name)
 		},
 	})
+}
+
+// workDir is where scripts work: not in /tmp where that is possible, because /tmp is
+// made new in every Terrarium and no toolchain can be shown from there.
+func workDir(t testing.TB) string {
+	t.Helper()
+	parent := os.Getenv("TENDRIL_TEST_WORK")
+	if parent == "" && os.Getuid() == 0 {
+		parent = "/opt"
+	}
+	dir, err := os.MkdirTemp(parent, "tendril-acceptance-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // TestScriptsAsOrdinaryUser runs the scripts again without root.
@@ -76,7 +95,7 @@ func asOrdinaryUser(t *testing.T, name string) {
 	if os.Getuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
-	dir, err := os.MkdirTemp("", "tendril-ordinary-")
+	dir, err := os.MkdirTemp("/opt", "tendril-ordinary-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +123,7 @@ func asOrdinaryUser(t *testing.T, name string) {
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + filepath.Join(dir, "tmp"),
-		"TENDRIL_TEST_BINARY=" + filepath.Join(dir, "bin/tendril"),
+		"TENDRIL_TEST_BINARY=" + filepath.Join(dir, "bin/tendril"), "TENDRIL_TEST_WORK=" + filepath.Join(dir, "tmp"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
 	out, err := cmd.CombinedOutput()
