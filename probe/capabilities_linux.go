@@ -9,8 +9,8 @@ import (
 )
 
 var capabilityProbes = []Probe{
-	{ID: "C01", Dimension: "capabilities", Seal: Capabilities, What: "no capability is held", Run: heldCapabilities},
-	{ID: "C02", Dimension: "capabilities", Seal: Capabilities, What: "no dangerous capability is in any set, the bounding set included", Run: dangerousCapabilities},
+	{ID: "C01", Core: true, Dimension: "capabilities", Seal: Capabilities, What: "no capability is held", Run: heldCapabilities},
+	{ID: "C02", Core: true, Dimension: "capabilities", Seal: Capabilities, What: "no dangerous capability is in any set, the bounding set included", Run: dangerousCapabilities},
 	{ID: "C03", Dimension: "capabilities", Seal: Capabilities, What: "no capability can be added or raised", Run: raiseCapabilities},
 	{ID: "C04", Dimension: "capabilities", Seal: Capabilities, What: "this is not a privileged container", Run: privileged},
 	{ID: "F13", Dimension: "filesystem", Seal: Capabilities, What: "control groups cannot be mounted", Run: func() Result { return mountKinds("cgroup", "cgroup2") }},

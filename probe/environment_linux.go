@@ -9,8 +9,8 @@ import (
 )
 
 var environmentProbes = []Probe{
-	{ID: "S01", Dimension: "credentials", Seal: Environment, What: "the environment holds what a Terrarium sets and nothing else", Run: environment},
-	{ID: "S02", Dimension: "credentials", Seal: Environment, What: "no variable names a secret", Run: secretNames},
+	{ID: "S01", Core: true, Dimension: "credentials", Seal: Environment, What: "the environment holds what a Terrarium sets and nothing else", Run: environment},
+	{ID: "S02", Core: true, Dimension: "credentials", Seal: Environment, What: "no variable names a secret", Run: secretNames},
 	{ID: "S03", Dimension: "credentials", Seal: Environment, What: "no agent's socket", Run: agents},
 }
 

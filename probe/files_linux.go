@@ -12,12 +12,12 @@ import (
 var fileProbes = []Probe{
 	{ID: "F01", Dimension: "filesystem", Seal: HostFiles, What: "no socket of a container daemon", Run: daemonSockets},
 	{ID: "F02", Dimension: "filesystem", Seal: HostFiles, What: "no socket anywhere", Run: anySocket},
-	{ID: "F03", Dimension: "filesystem", Seal: HostFiles, What: "no account, key or setting of the host in /etc", Run: hostEtc},
+	{ID: "F03", Core: true, Dimension: "filesystem", Seal: HostFiles, What: "no account, key or setting of the host in /etc", Run: hostEtc},
 	{ID: "F07", Dimension: "filesystem", Seal: HostFiles, What: "no home directory of the host", Run: homes},
 	{ID: "F08", Dimension: "filesystem", Seal: HostFiles, What: "nothing in /var, /run, /srv, /mnt, /media and /opt but what was listed", Run: hostTrees},
 	{ID: "F10", Dimension: "filesystem", Seal: HostFiles, What: "no configuration or sources of the host in /usr", Run: usrConfiguration},
 	{ID: "F15", Dimension: "filesystem", Seal: HostFiles, What: "the account list is made for the Terrarium", Run: accounts},
-	{ID: "F18", Dimension: "filesystem", Seal: HostFiles, What: "no file system of the host is mounted writable", Run: writableMounts},
+	{ID: "F18", Core: true, Dimension: "filesystem", Seal: HostFiles, What: "no file system of the host is mounted writable", Run: writableMounts},
 	{ID: "F20", Dimension: "filesystem", Seal: HostFiles, What: "files cannot be opened by handle", Run: fileHandles},
 	{ID: "F27", Dimension: "filesystem", Seal: HostFiles, What: "the layers of an overlay cannot be opened", Run: overlayLayers},
 	{ID: "F31", Dimension: "filesystem", Seal: HostFiles, What: "no hard link to a file of another mount", Run: hardLink},
@@ -41,8 +41,8 @@ func daemonSockets() Result {
 // maxWalk bounds how many entries a probe that walks looks at.
 const maxWalk = 20_000
 
-// anySocket walks what is not the toolchain: there a walk would take long, and the
-// wall opens no socket of the host whatever its place.
+// anySocket walks neither the toolchain nor the workspace: there a walk would take
+// long, and the wall opens no socket of the host whatever its place.
 func anySocket() Result {
 	for _, m := range mounts() {
 		if strings.Contains(m.target, ".sock") {
@@ -50,7 +50,7 @@ func anySocket() Result {
 		}
 	}
 	left := maxWalk
-	for _, root := range []string{"/run", "/tmp", "/var", "/home", "/root", "/srv", "/mnt", "/media", "/opt", "/dev", "/etc", "/workspace", "/"} {
+	for _, root := range []string{"/run", "/tmp", "/var", "/home", "/root", "/srv", "/mnt", "/media", "/opt", "/dev", "/"} {
 		if found := findSocket(root, root == "/", &left); found != "" {
 			return leak("%s is a socket", found)
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 var kernelProbes = []Probe{
-	{ID: "K32", Dimension: "process", Seal: KernelSurface, What: "the kernel is not the host's", Run: whichKernel},
-	{ID: "K04", Dimension: "process", Seal: KernelSurface, What: "system calls to the host's kernel are filtered", Run: seccompFilter},
+	{ID: "K32", Core: true, Dimension: "process", Seal: KernelSurface, What: "the kernel is not the host's", Run: whichKernel},
+	{ID: "K04", Core: true, Dimension: "process", Seal: KernelSurface, What: "system calls to the host's kernel are filtered", Run: seccompFilter},
 	{ID: "K11", Dimension: "process", Seal: KernelSurface, What: "bpf(2) is closed", Run: bpf},
 	{ID: "K12", Dimension: "process", Seal: KernelSurface, What: "perf_event_open(2) is closed", Run: perfEvent},
 	{ID: "K13", Dimension: "process", Seal: KernelSurface, What: "userfaultfd(2) is closed", Run: userfault},
@@ -20,7 +20,7 @@ var kernelProbes = []Probe{
 	{ID: "K18", Dimension: "process", Seal: KernelSurface, What: "the log of the host's kernel is closed", Run: kernelLog},
 	{ID: "K19", Dimension: "process", Seal: KernelSurface, What: "swap, accounting and quota are closed", Run: administration},
 	{ID: "K31", Dimension: "process", Seal: KernelSurface, What: "no vsock to the host", Run: func() Result { return sockets(vsock) }},
-	{ID: "K33", Dimension: "process", Seal: KernelSurface, What: "no raw or packet socket", Run: func() Result { return sockets(rawSockets...) }},
+	{ID: "K33", Core: true, Dimension: "process", Seal: KernelSurface, What: "no raw or packet socket", Run: func() Result { return sockets(rawSockets...) }},
 	{ID: "K34", Dimension: "process", Seal: KernelSurface, What: "no socket but inet, inet6, unix and netlink-route", Run: func() Result { return sockets(exoticSockets...) }},
 	{ID: "K35", Dimension: "process", Seal: KernelSurface, What: "fanotify and lookup of kernel symbols are closed", Run: kernelEyes},
 }

@@ -14,7 +14,7 @@ import (
 
 var limitProbes = []Probe{
 	{ID: "Q03", Dimension: "resources", Seal: Limits, What: "memory-backed scratch has a size", Run: func() Result { return sized("/dev/shm", "/tmp") }},
-	{ID: "Q04", Dimension: "resources", Seal: Limits, What: "the workspace and scratch have a size of their own", Run: func() Result {
+	{ID: "Q04", Core: true, Dimension: "resources", Seal: Limits, What: "the workspace and scratch have a size of their own", Run: func() Result {
 		return sized("/workspace", "/tmp", "/home/sprout")
 	}},
 	{ID: "Q05", Dimension: "resources", Seal: Limits, What: "no core file can be written", Run: coreFiles},

@@ -12,7 +12,7 @@ import (
 )
 
 var networkProbes = []Probe{
-	{ID: "N02", Dimension: "network", Seal: Network, What: "the routing table leads nowhere but to loopback", Run: routes},
+	{ID: "N02", Core: true, Dimension: "network", Seal: Network, What: "the routing table leads nowhere but to loopback", Run: routes},
 	{ID: "N03", Dimension: "network", Seal: Network, What: "public addresses are unreachable", Run: func() Result {
 		return connects("1.1.1.1:443", "8.8.8.8:53", "[2606:4700:4700::1111]:443")
 	}},
@@ -23,7 +23,7 @@ var networkProbes = []Probe{
 		return connects("10.0.0.1:22", "172.17.0.1:2375", "192.168.0.1:80", "192.0.2.1:80", "100.64.0.1:80", "[fd00::1]:80")
 	}},
 	{ID: "N06", Dimension: "network", Seal: Network, What: "no resolver is configured", Run: resolver},
-	{ID: "N07", Dimension: "network", Seal: Network, What: "there is no interface but loopback", Run: interfaces},
+	{ID: "N07", Core: true, Dimension: "network", Seal: Network, What: "there is no interface but loopback", Run: interfaces},
 	{ID: "N11", Dimension: "network", Seal: Network, What: "loopback addresses are not routed from outside", Run: routeLocalnet},
 	{ID: "N12", Dimension: "network", Seal: Network, What: "no named Unix socket of another process is in the abstract or file namespace", Run: unixSockets},
 	{ID: "N14", Dimension: "network", Seal: Network, What: "the network cannot be configured", Run: configureNetwork},

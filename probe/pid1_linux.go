@@ -12,14 +12,14 @@ import (
 )
 
 var pid1Probes = []Probe{
-	{ID: "P01", Dimension: "process", Seal: PID1, What: "PID 1 cannot be signalled", Run: signalInit},
+	{ID: "P01", Core: true, Dimension: "process", Seal: PID1, What: "PID 1 cannot be signalled", Run: signalInit},
 	{ID: "P02", Dimension: "process", Seal: PID1, What: "the memory of PID 1 cannot be opened", Run: initMemory},
-	{ID: "P03", Dimension: "process", Seal: PID1, What: "the streams of PID 1 cannot be opened", Run: initStreams},
-	{ID: "K10", Dimension: "process", Seal: PID1, What: "PID 1 cannot be traced, read or robbed of a descriptor", Run: traceInit},
+	{ID: "P03", Core: true, Dimension: "process", Seal: PID1, What: "the streams of PID 1 cannot be opened", Run: initStreams},
+	{ID: "K10", Core: true, Dimension: "process", Seal: PID1, What: "PID 1 cannot be traced, read or robbed of a descriptor", Run: traceInit},
 	{ID: "K09", Dimension: "process", Seal: PID1, What: "the namespaces of PID 1 cannot be joined", Run: joinInit},
 	{ID: "F04", Dimension: "filesystem", Seal: PID1, What: "the root and working directory of PID 1 are closed", Run: initRoot},
 	{ID: "S08", Dimension: "credentials", Seal: PID1, What: "the environment of PID 1 is closed and its arguments say nothing", Run: initEnvironment},
-	{ID: "P04", Dimension: "process", Seal: PID1, What: "the Stoma's directory cannot be entered", Run: stomaDirectory},
+	{ID: "P04", Dimension: "process", Seal: PID1, What: "the Stoma's directory cannot be listed, nor its layers reached", Run: stomaDirectory},
 }
 
 // isInit is for a process that is PID 1 itself: then there is nobody to protect.
@@ -172,6 +172,8 @@ func initEnvironment() Result {
 	return t.result("closed")
 }
 
+// stomaDirectory: the Sprout executes the Stoma in there for probes, and that is all
+// it may do.
 func stomaDirectory() Result {
 	if !exists("/.tendril") {
 		return notApplicable("there is no /.tendril")
@@ -179,10 +181,10 @@ func stomaDirectory() Result {
 	var t tried
 	_, err := list("/.tendril")
 	t.attempt("list /.tendril", err)
-	for _, p := range []string{"/.tendril/base", "/.tendril/scratch", "/.tendril/stoma"} {
-		if exists(p) {
-			t.leak(p + " can be named")
-		}
+	if exists("/.tendril/private") {
+		_, err = list("/.tendril/private")
+		t.attempt("list /.tendril/private", err)
+		t.attempt("enter /.tendril/private", unix.Faccessat(unix.AT_FDCWD, "/.tendril/private", unix.X_OK, unix.AT_EACCESS))
 	}
 	return t.result("closed")
 }

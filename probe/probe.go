@@ -55,6 +55,7 @@ type Probe struct {
 	Dimension string // filesystem, network, process, credentials, resources, capabilities
 	Seal      string
 	What      string // what a sealed boundary answers, one clause
+	Core      bool   // cheap, and with the other core probes enough to notice that a seal is not there at all
 	Stress    bool   // uses a limit up; run it apart from the others
 	Run       func() Result
 }

@@ -8,9 +8,9 @@ import (
 )
 
 var rootProbes = []Probe{
-	{ID: "W01", Dimension: "filesystem", Seal: RootReadonly, What: "no file can be made in the root file system", Run: writeRoot},
+	{ID: "W01", Core: true, Dimension: "filesystem", Seal: RootReadonly, What: "no file can be made in the root file system", Run: writeRoot},
 	{ID: "W02", Dimension: "filesystem", Seal: RootReadonly, What: "programs and libraries cannot be opened for writing", Run: writePrograms},
-	{ID: "W03", Dimension: "filesystem", Seal: RootReadonly, What: "the root and the toolchain are mounted read-only", Run: readonlyMounts},
+	{ID: "W03", Core: true, Dimension: "filesystem", Seal: RootReadonly, What: "the root and the toolchain are mounted read-only", Run: readonlyMounts},
 	{ID: "W04", Dimension: "filesystem", Seal: RootReadonly, What: "modes and owners of the root file system cannot be changed", Run: changeMode},
 	{ID: "K29", Dimension: "process", Seal: RootReadonly, What: "the Stoma's binary cannot be written", Run: writeSelf},
 	{ID: "F16", Dimension: "filesystem", Seal: RootReadonly, What: "nothing in /sys can be written", Run: writableSys},
@@ -63,7 +63,7 @@ func readonlyMounts() Result {
 	seen := false
 	for _, m := range all {
 		switch m.target {
-		case "/", "/usr", "/etc", "/bin", "/lib", "/.tendril", "/.tendril/stoma", "/.tendril/base":
+		case "/", "/usr", "/etc", "/bin", "/lib", "/.tendril", "/.tendril/stoma":
 			seen = seen || m.target == "/"
 			if !m.readonly() {
 				t.leak(m.target + " is mounted writable")
@@ -117,8 +117,8 @@ func writableSys() Result {
 			t.leak(path)
 		}
 	}
-	left := maxWalk / 4
-	if found := findWritable("/sys", &left, 6); found != "" {
+	left := maxWalk / 10
+	if found := findWritable("/sys", &left, 5); found != "" {
 		t.leak(found)
 	}
 	return t.result("nothing")

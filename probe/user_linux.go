@@ -11,10 +11,10 @@ import (
 )
 
 var userProbes = []Probe{
-	{ID: "U01", Dimension: "process", Seal: User, What: "no uid, gid or group is 0", Run: identity},
-	{ID: "U02", Dimension: "process", Seal: User, What: "the account cannot become another one", Run: becomeOther},
+	{ID: "U01", Core: true, Dimension: "process", Seal: User, What: "no uid, gid or group is 0", Run: identity},
+	{ID: "U02", Core: true, Dimension: "process", Seal: User, What: "the account cannot become another one", Run: becomeOther},
 	{ID: "U03", Dimension: "process", Seal: User, What: "a setuid program gains nothing", Run: setuidProgram},
-	{ID: "U04", Dimension: "process", Seal: User, What: "no user namespace in which the account is root", Run: userNamespace},
+	{ID: "U04", Core: true, Dimension: "process", Seal: User, What: "no user namespace in which the account is root", Run: userNamespace},
 	{ID: "K05", Dimension: "process", Seal: User, What: "no_new_privs is set", Run: noNewPrivs},
 	{ID: "K07", Dimension: "process", Seal: User, What: "root of the Terrarium is not root of the host's kernel", Run: uidMap},
 }

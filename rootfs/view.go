@@ -61,8 +61,6 @@ var usrDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 // programs expect to exist. Order: parents first.
 var skeletonDirs = []Dir{
 	{"/.tendril", 0o700},
-	{"/.tendril/base", 0o755},
-	{"/.tendril/scratch", 0o755},
 	{"/dev", 0o755},
 	{"/etc", 0o755},
 	{"/home", 0o755},

@@ -15,4 +15,3 @@ func BenchmarkHostView(b *testing.B) {
 		}
 	}
 }
-
