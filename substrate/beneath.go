@@ -47,7 +47,7 @@ func (r *root) open(path string, flags int, mode os.FileMode) (*os.File, error) 
 			continue
 		}
 		if errors.Is(err, syscall.ELOOP) {
-			return nil, fault.New(fault.Invalid, "%s/%s leads through a symbolic link, which is not followed", r.path, path)
+			return nil, fault.New(fault.Invalid, "%s/%s leads through a symbolic link, which is not followed: %w", r.path, path, err)
 		}
 		if errors.Is(err, syscall.ENOSYS) {
 			return nil, fault.New(fault.Unavailable, "this kernel has no openat2").WithHint("Linux 5.6 or newer is needed")

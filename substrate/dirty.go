@@ -203,7 +203,7 @@ func (f *Fruit) addFrom(tree *root, path string, fileMode bool) error {
 		return nil // another repository inside the working tree
 	}
 	st, err := tree.lstat(path)
-	if absent(err) {
+	if absent(err) || errors.Is(err, unix.ELOOP) { // a link is where a directory was
 		return f.Add(Delete, []byte(path), 0, nil)
 	}
 	if err != nil {
