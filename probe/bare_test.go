@@ -62,7 +62,13 @@ func TestProbesFindWhatIsPlanted(t *testing.T) {
 }
 
 func TestProbesLeakToAnOrdinaryAccount(t *testing.T) {
-	checkLeaks(t, 65534, openToAnybody)
+	want := slices.Clone(openToAnybody)
+	if os.Geteuid() != 0 {
+		// The pid namespace then comes with a user namespace, in which there is no other
+		// account to see.
+		want = slices.DeleteFunc(want, func(id string) bool { return id == "K07" || id == "K02" })
+	}
+	checkLeaks(t, 65534, want)
 }
 
 func checkLeaks(t *testing.T, uid int, want []string) {

@@ -133,6 +133,33 @@ func addEtcMount(v *View, dirs map[string]fs.FileMode, path string) {
 	}
 	v.Mounts = append(v.Mounts, Mount{source, path})
 	addDir(dirs, path, 0o755)
+	if filepath.Base(path) == "certs" {
+		hideKeys(v, source, path)
+	}
+}
+
+// hideKeys masks files with a private key that somebody put beside the certificates,
+// as many how-tos advise for a certificate of one's own.
+func hideKeys(v *View, source, path string) {
+	entries, err := os.ReadDir(source)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		name := e.Name()
+		_, secret := secretByName(name)
+		if !secret {
+			data, ok := readPublic(source + "/" + name)
+			secret = ok && holdsPrivateKey(data)
+		}
+		if secret {
+			v.Masks = append(v.Masks, Mask{Path: path + "/" + name})
+			v.Notes = append(v.Notes, fmt.Sprintf("%s/%s is hidden: it holds a private key", path, name))
+		}
+	}
 }
 
 // addCopy copies a file of /etc that everybody on the host can read.

@@ -108,7 +108,7 @@ func checkListed(dir string, private []string, user User) error {
 			return refuse("lies in %s, which is made new in every Terrarium", r).WithHint("install the tool somewhere else")
 		}
 	}
-	if user.Home != "" && (within(dir, user.Home) || within(user.Home, dir)) {
+	if within(dir, user.Home) || within(user.Home, dir) {
 		return refuse("collides with %s, the home directory inside", user.Home)
 	}
 	if filepath.Dir(dir) == "/home" {

@@ -31,28 +31,28 @@ var credentialFiles = map[string]*regexp.Regexp{
 
 	".npmrc": npmToken, "npmrc": npmToken,
 	".yarnrc":           npmToken,
-	".yarnrc.yml":       regexp.MustCompile(`(?mi)^\s*npmAuth(Token|Ident)\s*:\s*\S`),
-	"credentials":       regexp.MustCompile(`(?mi)^\s*"?(token|aws_secret_access_key|aws_session_token|:rubygems_api_key|[a-z_]*password)"?\s*[=:]\s*\S`),
-	"credentials.toml":  regexp.MustCompile(`(?mi)^\s*(token|secret-key)\s*=\s*"?\S`),
+	".yarnrc.yml":       regexp.MustCompile(`(?mi)^[ \t]*npmAuth(Token|Ident)[ \t]*:[ \t]*\S`),
+	"credentials":       regexp.MustCompile(`(?mi)^[ \t]*"?(token|aws_secret_access_key|aws_session_token|:rubygems_api_key|[a-z_]*password)"?[ \t]*[=:][ \t]*\S`),
+	"credentials.toml":  regexp.MustCompile(`(?mi)^[ \t]*(token|secret-key)[ \t]*=[ \t]*"?\S`),
 	"credentials.json":  regexp.MustCompile(`(?i)"(token|access_token|refresh_token|client_secret|private_key|accessToken|refreshToken)"\s*:\s*"\S`),
 	".credentials.json": nil,
 	"auth.json":         regexp.MustCompile(`(?i)"(http-basic|bearer|github-oauth|gitlab-token|access_token|refresh_token|OPENAI_API_KEY|key|token)"\s*:\s*["{]`),
-	"hosts.yml":         regexp.MustCompile(`(?m)^\s*oauth_token\s*:\s*\S`),
+	"hosts.yml":         regexp.MustCompile(`(?m)^[ \t]*oauth_token[ \t]*:[ \t]*\S`),
 	"config.json":       regexp.MustCompile(`"(auth|identitytoken|registrytoken)"\s*:\s*"\S`),
-	"config":            regexp.MustCompile(`(?m)^\s*(client-key-data|token|password)\s*:\s*\S`), // kubeconfig under its usual name
+	"config":            regexp.MustCompile(`(?m)^[ \t]*(client-key-data|token|password)[ \t]*:[ \t]*\S`), // kubeconfig under its usual name
 	"pip.conf":          urlPassword,
 	".condarc":          urlPassword,
 	"settings.xml":      regexp.MustCompile(`(?i)<(password|passphrase|privateKey)>\s*[^<\s$]`),
-	"gradle.properties": regexp.MustCompile(`(?mi)^\s*\S*(password|token|secret)\S*\s*[=:]\s*\S`),
-	".terraformrc":      regexp.MustCompile(`(?m)^\s*token\s*=\s*"\S`),
-	".my.cnf":           regexp.MustCompile(`(?mi)^\s*password\s*=\s*\S`),
+	"gradle.properties": regexp.MustCompile(`(?mi)^[ \t]*\S*(password|token|secret)\S*[ \t]*[=:][ \t]*\S`),
+	".terraformrc":      regexp.MustCompile(`(?m)^[ \t]*token[ \t]*=[ \t]*"\S`),
+	".my.cnf":           regexp.MustCompile(`(?mi)^[ \t]*password[ \t]*=[ \t]*\S`),
 	".env":              assignment, ".env.local": assignment, ".env.production": assignment, ".envrc": assignment,
 }
 
 var (
-	npmToken    = regexp.MustCompile(`(?m)^[^#;\n]*(_authToken|_auth|_password)\s*[= ]\s*"?[^\s$"]`) // ${VARIABLE} is no secret
+	npmToken    = regexp.MustCompile(`(?m)^[^#;\n]*(_authToken|_auth|_password)[ \t]*[= ][ \t]*"?[^\s$"]`) // ${VARIABLE} is no secret
 	urlPassword = regexp.MustCompile(`(?m)^[^#;\n]*://[^/\s:@]*:[^/\s@]+@`)
-	assignment  = regexp.MustCompile(`(?mi)^\s*(export\s+)?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY)\w*\s*=\s*["']?[^\s"'$]`)
+	assignment  = regexp.MustCompile(`(?mi)^[ \t]*(export[ \t]+)?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY)\w*[ \t]*=[ \t]*["']?[^\s"'$]`)
 )
 
 // keyExtensions are extensions of files that hold private keys or vaults by their
@@ -97,13 +97,18 @@ func secretByName(name string) (string, bool) {
 
 // secretByContent says what a file's content gives away.
 func secretByContent(name string, data []byte) (string, bool) {
-	if bytes.Contains(data, []byte("PRIVATE KEY")) && privateKey.Match(data) {
+	if holdsPrivateKey(data) {
 		return "holds a private key", true
 	}
 	if p := credentialFiles[name]; p != nil && p.Match(data) {
 		return "holds a credential", true
 	}
 	return "", false
+}
+
+// holdsPrivateKey looks for the words first: that is what makes it cheap.
+func holdsPrivateKey(data []byte) bool {
+	return bytes.Contains(data, []byte("PRIVATE KEY")) && privateKey.Match(data)
 }
 
 // extension is [path.Ext] in lower case, and "" for a dot file without another dot.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"tendril/fault"
 )
 
 // Hostname is the name that the generated /etc/hosts and /etc/hostname carry. The
@@ -21,6 +23,20 @@ type User struct {
 	UID, GID uint32
 	Name     string // also the name of the group
 	Home     string // absolute path inside; a mount point of the skeleton
+}
+
+// check refuses what would be another line of passwd(5), or root.
+func (u User) check() error {
+	if u.UID == 0 || u.GID == 0 {
+		return fault.New(fault.Invalid, "the account inside is %d:%d, and 0 is root", u.UID, u.GID)
+	}
+	if u.Name == "" || strings.ContainsAny(u.Name, ":/\n\x00") {
+		return fault.New(fault.Invalid, "%q is no name of an account", u.Name)
+	}
+	if !filepath.IsAbs(u.Home) || filepath.Clean(u.Home) != u.Home || u.Home == "/" || strings.ContainsAny(u.Home, ":\n\x00") {
+		return fault.New(fault.Invalid, "%q is no home directory inside", u.Home)
+	}
+	return nil
 }
 
 // Mount is a recursive, read-only bind of a directory of the host.
@@ -95,6 +111,9 @@ var usrCredentials = []string{
 // A directory that may not be listed is a fault (invalid, or not-found) that names
 // the directory, what was found in it, and what to do.
 func HostView(dirs []string, user User) (View, error) {
+	if err := user.check(); err != nil {
+		return View{}, err
+	}
 	v := View{
 		Links: map[string]string{"/var/tmp": "../tmp"},
 		Files: map[string][]byte{"/.tendril/stoma": {}},
@@ -103,9 +122,7 @@ func HostView(dirs []string, user User) (View, error) {
 	for _, d := range skeletonDirs {
 		dirSet[d.Path] = d.Mode
 	}
-	if user.Home != "" {
-		addDir(dirSet, user.Home, 0o755)
-	}
+	addDir(dirSet, user.Home, 0o755)
 
 	v.Mounts = append(v.Mounts, Mount{"/usr", "/usr"})
 	for _, name := range usrDirs {
