@@ -9,8 +9,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X gvisor.dev/gvisor/runsc/version.v
 # The race detector needs a C compiler; the shipped binary must not have one.
 RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
 SUBSTRATE ?=
+FUZZTIME  ?= 10s
 
-.PHONY: build check demo test lint bench soak fuzz clients clean
+.PHONY: build demo test lint bench soak fuzz clients generate clean
 
 build: $(BIN)
 
@@ -47,7 +48,11 @@ soak: build
 	@scripts/soak
 
 fuzz:
-	@scripts/fuzz
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+# Documentation that is made from the program.
+generate: build
+	@scripts/generate
 
 # The client side builds where no wall does.
 clients:

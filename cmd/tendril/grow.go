@@ -38,6 +38,15 @@ type growCommand struct {
 	Limits    limitFlags `embed:"" group:"Limits (a limit that is asked for is kept or the run is refused):"`
 }
 
+// Help is what grow's help says beyond its one line.
+func (*growCommand) Help() string {
+	return "The command stands after --, as in: tendril grow --wall 30m -- make test\n\n" +
+		"It runs in /workspace, over the tree of the base commit, as a user of its own, without network and " +
+		"without anything of yours but the toolchain below /usr (docs/terrarium.md). What it changed becomes one " +
+		"commit on tendril/RUN. stdout gets one line that names the branch; progress, the Sprout's output and " +
+		"everything else go to stderr."
+}
+
 func (g *growCommand) Run(ctx context.Context, c *console) error {
 	if c.argv == nil {
 		return fault.New(fault.Invalid, "the command for the Sprout is missing").
