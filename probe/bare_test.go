@@ -5,8 +5,10 @@ package probe
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -104,5 +106,20 @@ func checkLeaks(t *testing.T, uid int, want []string) {
 				t.Errorf("no probe of the seal %s leaks without a wall", seal)
 			}
 		}
+	}
+}
+
+func TestTaskLimitIsSeen(t *testing.T) {
+	c := exec.Command("/proc/self/exe", "limited")
+	if os.Geteuid() == 0 { // whom the limit does not bind
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61234, Gid: 61234}}
+	}
+	c.Env = []string{"PATH=/usr/bin:/bin"}
+	out, err := c.Output()
+	if c.ProcessState == nil || len(out) == 0 {
+		t.Skipf("the limit cannot be set: %v", err)
+	}
+	if r, err := Parse(out); err != nil || r.Status != Sealed {
+		t.Errorf("with a limit of 300: %s (%v)", r, err)
 	}
 }

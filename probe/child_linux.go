@@ -36,7 +36,7 @@ func startChild(name string, namespaces uintptr, stderr *os.File) (*os.Process, 
 	}
 	return os.StartProcess("/proc/self/exe", []string{"stoma", "probe", childArgument, name}, &os.ProcAttr{
 		Files: []*os.File{null, null, stderr},
-		Env:   []string{},
+		Env:   []string{"GOTRACEBACK=none"},
 		Sys:   attr,
 	})
 }

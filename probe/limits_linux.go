@@ -89,23 +89,26 @@ func taskLimit() Result {
 	if err != nil {
 		return unknown("pipe: %s", errno(err))
 	}
-	defer r.Close()
 	p, err := startChild(childThreads, 0, w)
 	w.Close()
+	if err != nil {
+		r.Close()
+	}
 	if errors.Is(err, unix.EAGAIN) {
 		return sealed("refused at once: %s", errno(err))
 	}
 	if err != nil {
 		return unknown("start a child: %s", errno(err))
 	}
-	said, _ := io.ReadAll(io.LimitReader(r, 64<<10))
+	said, _ := io.ReadAll(io.LimitReader(r, 4<<10))
+	r.Close() // a child that says more than that must not wait for a reader
 	state, err := p.Wait()
 	switch {
 	case err != nil:
 		return unknown("wait for the child: %s", errno(err))
 	case state.ExitCode() == childDid:
 		return leak("%d threads and no end", maxThreads)
-	case bytes.Contains(said, []byte("failed to create new OS thread")) || bytes.Contains(said, []byte("Resource temporarily unavailable")):
+	case bytes.Contains(said, []byte("failed to create new OS thread")) || bytes.Contains(said, []byte("Resource temporarily unavailable")): // the latter with cgo
 		return sealed("refused before %d threads", maxThreads)
 	default:
 		return unknown("the child ended with %s", state)

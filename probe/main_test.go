@@ -21,6 +21,11 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "probe":
 			os.Exit(Main(os.Args[2:]))
+		case "limited": // to few processes, as setrlimit(2) counts them
+			if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 300, Max: 300}); err != nil {
+				os.Exit(17)
+			}
+			os.Exit(Main([]string{"Q07"}))
 		case "init":
 			os.Exit(initMain(os.Args[2], os.Args[3:]))
 		}
