@@ -45,32 +45,36 @@ type bundle struct {
 	empty   string // an empty file, shown where a file of the host must not be
 }
 
-// writeBundle makes the bundle of spec below dir.
-func writeBundle(dir string, spec terrarium.Spec, view rootfs.View, stomaPath string, applied limits) (bundle, error) {
-	b := bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch"), empty: filepath.Join(dir, "bundle", "empty")}
+// bundleBelow names the parts of a bundle in dir.
+func bundleBelow(dir string) bundle {
+	return bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch"), empty: filepath.Join(dir, "bundle", "empty")}
+}
+
+// write makes the bundle. On an error the caller removes what is there.
+func (b bundle) write(view rootfs.View, oci *specs.Spec) error {
 	root := filepath.Join(b.dir, "rootfs")
 	for _, d := range []string{b.dir, root, b.scratch} {
 		if err := os.Mkdir(d, 0o700); err != nil {
-			return b, fmt.Errorf("making the bundle: %w", err)
+			return fmt.Errorf("making the bundle: %w", err)
 		}
 	}
 	if err := os.WriteFile(b.empty, nil, 0o444); err != nil {
-		return b, fmt.Errorf("making the bundle: %w", err)
+		return fmt.Errorf("making the bundle: %w", err)
 	}
 	if err := view.Build(root); err != nil {
-		return b, fmt.Errorf("making the root file system in %s: %w", root, err)
+		return fmt.Errorf("making the root file system in %s: %w", root, err)
 	}
 	if err := addMountPoints(root); err != nil {
-		return b, fmt.Errorf("making the root file system in %s: %w", root, err)
+		return fmt.Errorf("making the root file system in %s: %w", root, err)
 	}
-	data, err := json.Marshal(ociSpec(spec, view, b, stomaPath, applied))
+	data, err := json.Marshal(oci)
 	if err != nil {
-		return b, fmt.Errorf("making the bundle: %w", err)
+		return fmt.Errorf("making the bundle: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(b.dir, "config.json"), data, 0o600); err != nil {
-		return b, fmt.Errorf("making the bundle: %w", err)
+		return fmt.Errorf("making the bundle: %w", err)
 	}
-	return b, nil
+	return nil
 }
 
 // addMountPoints makes what the wall needs beside the view. The root is opened

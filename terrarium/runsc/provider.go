@@ -27,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"tendril/fault"
 	"tendril/probe"
 	"tendril/rootfs"
@@ -90,37 +91,65 @@ func (p *provider) Ready(context.Context) error {
 const wallGrace = 2 * time.Minute
 
 // Open implements [terrarium.Provider].
-func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.Terrarium, err error) {
-	limits, err := applyDefaults(spec)
+func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (terrarium.Terrarium, error) {
+	b, err := p.draw(spec)
 	if err != nil {
 		return nil, err
+	}
+	return p.build(ctx, b)
+}
+
+// blueprint is everything that one Terrarium is made from, before anything of it
+// exists.
+type blueprint struct {
+	spec     terrarium.Spec
+	limits   limits
+	view     rootfs.View
+	bundle   bundle
+	oci      *specs.Spec
+	settings map[string]string // gVisor's flags, by name
+}
+
+// draw decides what a Terrarium consists of. It makes nothing.
+func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
+	limits, err := applyDefaults(spec)
+	if err != nil {
+		return blueprint{}, err
 	}
 	view, err := rootfs.HostView(spec.Rootfs.Host.Dirs, rootfs.User{UID: limits.user.UID, GID: limits.user.GID, Name: "sprout", Home: "/home/sprout"})
 	if err != nil {
-		return nil, err
+		return blueprint{}, err
 	}
-	b, err := writeBundle(spec.Workspace.Dir, spec, view, p.Stoma, limits)
-	if err != nil {
-		return nil, err
-	}
-	t := &open{provider: p, spec: spec, limits: limits, dir: spec.Workspace.Dir, exceeded: make(chan terrarium.LimitName, 1)}
+	dir := spec.Workspace.Dir
+	b := bundleBelow(dir)
+	return blueprint{
+		spec: spec, limits: limits, view: view, bundle: b,
+		oci:      ociSpec(spec, view, b, p.Stoma, limits),
+		settings: settings(filepath.Join(dir, "gvisor")),
+	}, nil
+}
+
+// build makes the Terrarium and reads back what became of it.
+func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrarium, err error) {
+	t := &open{provider: p, spec: b.spec, limits: b.limits, dir: b.spec.Workspace.Dir, exceeded: make(chan terrarium.LimitName, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if t.confinement, err = confine(groupName(spec.Run), limits); err != nil {
+	if err := b.bundle.write(b.view, b.oci); err != nil {
+		return nil, err
+	}
+	if t.confinement, err = confine(groupName(b.spec.Run), b.limits); err != nil {
 		return nil, err
 	}
 	t.process, err = startKeeper(p.Program, func(pid int) error {
-		return errors.Join(t.confinement.take(pid, limits), recordKeeper(t.dir, pid))
+		return errors.Join(t.confinement.take(pid, b.limits), recordKeeper(t.dir, pid))
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = t.process.order(ctx, keeper.Order{
-		ID: spec.Run, Bundle: b.dir, Settings: settings(filepath.Join(t.dir, "gvisor")),
-	})
+	err = t.process.order(ctx, keeper.Order{ID: b.spec.Run, Bundle: b.bundle.dir, Settings: b.settings})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +161,7 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.T
 	if t.sentry, t.gofer, err = readBack(t.process.sentry, t.process.gofer); err != nil {
 		return nil, err
 	}
-	t.startWatching(b.scratch)
+	t.startWatching(b.bundle.scratch)
 	return t, nil
 }
 

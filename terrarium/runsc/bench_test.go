@@ -1,0 +1,211 @@
+//go:build linux
+
+package runsc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"tendril/bench"
+	"tendril/stoma"
+	"tendril/terrarium"
+)
+
+// Row 1: open a Terrarium, self-test included, run true, close it; against what a
+// person would type for the same bundle.
+func BenchmarkRow1OpenTrueClose(b *testing.B) {
+	provider := terrarium.Validated(wall(b))
+	theirs := baseline(b, "/usr/bin/true")
+	spec := specFor(b, "row1")
+	rounds := 0
+	bench.Pairs(b, func() error {
+		rounds++
+		spec.Run = fmt.Sprintf("row1-%d", rounds)
+		box, err := provider.Open(b.Context(), spec)
+		if err != nil {
+			return err
+		}
+		if err := runTrue(b.Context(), box.Stoma()); err != nil {
+			return err
+		}
+		return box.Close(b.Context())
+	}, func() error { return theirs(io.Discard) })
+}
+
+// Row 3: one more command in an open Terrarium, against docker exec.
+func BenchmarkRow3Exec(b *testing.B) {
+	box := opened(b)
+	container := dockerContainer(b)
+	bench.Pairs(b, func() error { return runTrue(b.Context(), box.Stoma()) },
+		func() error { return exec.Command("docker", "exec", container, "/bin/true").Run() })
+}
+
+// Row 5: a gibibyte of output through the Stoma, against the pipe of gVisor's own
+// runsc. What is held of it on this side is bounded.
+func BenchmarkRow5Stream(b *testing.B) {
+	box := opened(b)
+	theirs := baseline(b, "/usr/bin/head", "-c", fmt.Sprint(gibibyte), "/dev/zero")
+	bench.Pairs(b, func() error { return stream(b.Context(), box.Stoma()) }, func() error {
+		var counted counter
+		if err := theirs(&counted); err != nil {
+			return err
+		}
+		return counted.expect(gibibyte)
+	})
+}
+
+const gibibyte = 1 << 30
+
+func opened(b *testing.B) terrarium.Terrarium {
+	b.Helper()
+	box, err := terrarium.Validated(wall(b)).Open(b.Context(), specFor(b, "bench"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := box.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return box
+}
+
+func runTrue(ctx context.Context, inside *stoma.Client) error {
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{"/usr/bin/true"}, Dir: "/workspace"})
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	return success(process.Wait(ctx))
+}
+
+func success(exit stoma.Exit, err error) error {
+	if err != nil {
+		return err
+	}
+	if exit.Code == nil || *exit.Code != 0 {
+		return fmt.Errorf("the command ended with %+v", exit)
+	}
+	return nil
+}
+
+func stream(ctx context.Context, inside *stoma.Client) error {
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{"/usr/bin/head", "-c", fmt.Sprint(gibibyte), "/dev/zero"}, Dir: "/workspace"})
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	n, err := io.Copy(io.Discard, process.Stdout)
+	if err != nil {
+		return err
+	}
+	if err := counter(n).expect(gibibyte); err != nil {
+		return err
+	}
+	return success(process.Wait(ctx))
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+func (c counter) expect(want int64) error {
+	if int64(c) != want {
+		return fmt.Errorf("%d bytes arrived instead of %d", c, want)
+	}
+	return nil
+}
+
+// baseline returns a run of `runsc run` with the root file system, the mounts and
+// the settings that a Terrarium has, and the command in place of the Stoma.
+func baseline(b *testing.B, argv ...string) func(stdout io.Writer) error {
+	b.Helper()
+	program := os.Getenv("TENDRIL_BENCH_BASELINE")
+	if program == "" {
+		b.Skip("TENDRIL_BENCH_BASELINE is not set: run `make bench`")
+	}
+	print, err := wall(b).draw(specFor(b, "baseline"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	print.oci.Process.Args = argv
+	print.oci.Process.User = specs.User{UID: terrarium.DefaultUser.UID, GID: terrarium.DefaultUser.GID}
+	print.oci.Process.Capabilities = &specs.LinuxCapabilities{}
+	if err := print.bundle.write(print.view, print.oci); err != nil {
+		b.Fatal(err)
+	}
+	var flags []string
+	for _, name := range slices.Sorted(maps.Keys(print.settings)) {
+		flags = append(flags, "--"+name+"="+print.settings[name])
+	}
+	if err := os.MkdirAll(filepath.Join(print.spec.Workspace.Dir, "gvisor"), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	rounds := 0
+	return func(stdout io.Writer) error {
+		rounds++
+		cmd := exec.Command(program, slices.Concat(flags, []string{"run", "--bundle", print.bundle.dir, fmt.Sprintf("baseline-%d", rounds)})...)
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = stdout, &said
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%w: %s", err, said.Bytes())
+		}
+		return nil
+	}
+}
+
+// dockerContainer starts a container that holds nothing but Debian's static busybox.
+func dockerContainer(b *testing.B) string {
+	b.Helper()
+	if os.Getenv("DOCKER_HOST") == "" {
+		b.Skip("DOCKER_HOST is not set: this row needs a Docker daemon to compare with")
+	}
+	const busybox = "/bin/busybox"
+	if _, err := os.Stat(busybox); err != nil {
+		b.Skipf("this row needs Debian's busybox-static: %v", err)
+	}
+	docker := func(stdin io.Reader, args ...string) string {
+		cmd := exec.Command("docker", args...)
+		cmd.Stdin = stdin
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			b.Fatalf("docker %v: %v\n%s", args, err, out)
+		}
+		return string(bytes.TrimSpace(out))
+	}
+	root := b.TempDir()
+	for _, name := range []string{"bin/true", "bin/sleep"} {
+		data, err := os.ReadFile(busybox)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), data, 0o755); err != nil {
+			b.Fatal(err)
+		}
+	}
+	archive, err := exec.Command("tar", "-C", root, "-c", ".").Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	image := docker(bytes.NewReader(archive), "import", "-")
+	b.Cleanup(func() { docker(nil, "rmi", image) })
+	container := docker(nil, "run", "--detach", "--rm", "--network", "none", image, "/bin/sleep", "86400")
+	b.Cleanup(func() { docker(nil, "kill", container) })
+	return container
+}
