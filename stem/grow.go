@@ -55,6 +55,9 @@ func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (
 		return run.Run{}, err
 	}
 	err = g.live(ctx)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil && g.ending.stop == nil {
+		g.ending.stop, err = &run.Stop{Cancel: actor.Name()}, nil
+	}
 	return g.end(context.WithoutCancel(ctx), err)
 }
 

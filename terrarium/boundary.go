@@ -26,9 +26,8 @@ const (
 
 // The dimensions of a boundary.
 const (
-	Filesystem = "filesystem"
-	Network    = "network"
-	Process    = "process"
-	Kernel     = "kernel"
-	Resources  = "resources"
+	DimensionFilesystem = "filesystem"
+	DimensionNetwork    = "network"
+	DimensionProcess    = "process"
+	DimensionResources  = "resources"
 )

@@ -14,6 +14,7 @@ type Spec struct {
 	Run       string    // the run's id; names the sandbox, its directories and its cgroup
 	Rootfs    Rootfs    // exactly one kind of root file system
 	Workspace Workspace // always /workspace inside
+	Network   Network   // what is reachable: nothing
 	Env       []string  // the whole environment inside; nothing is inherited
 	User      User      // zero: the provider's default, which is no account of the host
 
@@ -51,6 +52,20 @@ type HostView struct {
 type Workspace struct {
 	Image string // path of the base image, an EROFS file; read-only
 	Dir   string // a directory of the run's own, for the wall's files; removed with the run
+}
+
+// Network says what a Terrarium can reach. It is a closed type: there is no way to
+// ask for more than a loopback of the Terrarium's own.
+type Network uint8
+
+// NetworkNone is a loopback interface, no route and no resolver.
+const NetworkNone Network = 0
+
+func (n Network) String() string {
+	if n == NetworkNone {
+		return "none"
+	}
+	return "unknown"
 }
 
 // User is the account that the Sprout has inside. Zero is refused except as

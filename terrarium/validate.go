@@ -79,6 +79,9 @@ func Validate(provider string, can Capabilities, spec Spec) error {
 	if spec.Workspace.Image == "" || spec.Workspace.Dir == "" {
 		return fault.New(fault.Invalid, "a Terrarium needs a workspace image and a directory of its own")
 	}
+	if spec.Network != NetworkNone {
+		return fault.New(fault.Invalid, "a Terrarium has no network (%d)", spec.Network)
+	}
 	if (spec.User.UID == 0) != (spec.User.GID == 0) {
 		return fault.New(fault.Invalid, "the user inside must not be uid 0 or gid 0")
 	}
@@ -161,7 +164,7 @@ func Verify(provider string, spec Spec, rows []Row) error {
 // LimitRow is the row of a limit: asked and applied as given, and whether
 // somebody asked for it.
 func LimitRow[T float64 | int64 | int | time.Duration](field string, asked Limit[T], applied T, how How, by Enforcement, note string) Row {
-	row := Row{Dimension: Resources, Field: field, Required: asked.Required, How: how, Enforced: by, Note: note}
+	row := Row{Dimension: DimensionResources, Field: field, Required: asked.Required, How: how, Enforced: by, Note: note}
 	row.Asked, row.Applied = fmt.Sprint(asked.Value), fmt.Sprint(applied)
 	return row
 }

@@ -60,7 +60,7 @@ func (g *growCommand) Run(ctx context.Context, c *console) error {
 		Substrate: run.Substrate{Path: run.Path(path)}, Base: g.Base, Dirty: g.Dirty, Argv: c.argv, Env: g.Env,
 		Provider: g.Provider, Limits: g.Limits.limits(), RequireClean: g.Require == "clean",
 	}
-	if g.Stdin {
+	if g.Stdin || g.TTY {
 		ctx = capability.WithInput(ctx, c.stdin)
 	}
 	if g.TTY {
@@ -137,10 +137,13 @@ func exitText(e run.Exit) string {
 func boundaryText(r run.Run) string {
 	var parts []string
 	if r.Provider != nil {
-		parts = append(parts, display.Line(*r.Provider), "no network", "read-only host view")
+		parts = append(parts, display.Line(*r.Provider))
 	}
 	kept := map[string][]string{}
 	for _, row := range r.Boundary {
+		if row.Field == "Network" {
+			parts = append(parts, "network "+display.Line(row.Applied))
+		}
 		if row.Dimension == "resources" && row.Asked != "0" && row.Asked != "0s" {
 			kept[row.Enforced] = append(kept[row.Enforced], strings.ToLower(row.Field))
 		}

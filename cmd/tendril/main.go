@@ -63,8 +63,11 @@ func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 // command runs one command line and returns its exit status.
 func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	// Ctrl-C ends a run in order: its work is kept. A second one ends tendril.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// That nobody reads what is printed is an error of the write, and no reason to
+	// drop a run. Caught, not ignored: what is ignored stays so in child processes.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop)
 
 	c := &console{stdin: stdin, stdout: stdout, live: display.NewLive(stderr), stderr: stderr}

@@ -13,14 +13,16 @@ import (
 // about is inspected; the rest follows from the bundle that the sentry read.
 func boundary(spec terrarium.Spec, l limits, c confinement, sentry, gofer processState) []terrarium.Row {
 	rows := []terrarium.Row{
-		{Dimension: terrarium.Process, Field: "Run", Asked: spec.Run, Applied: spec.Run, How: terrarium.Constructed, Enforced: terrarium.ByHost,
+		{Dimension: terrarium.DimensionProcess, Field: "Run", Asked: spec.Run, Applied: spec.Run, How: terrarium.Constructed, Enforced: terrarium.ByHost,
 			Note: fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)},
-		same(terrarium.Filesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only"),
-		same(terrarium.Filesystem, "Workspace.Image", spec.Workspace.Image, "read-only; changes go to the scratch file system"),
-		same(terrarium.Filesystem, "Workspace.Dir", spec.Workspace.Dir, "holds only the file behind the scratch file system"),
-		same(terrarium.Process, "Env", strings.Join(names(spec.Env), " "), "nothing is inherited"),
-		same(terrarium.Filesystem, "WritableRoot", fmt.Sprint(spec.WritableRoot), ""),
-		{Dimension: terrarium.Process, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Constructed, Enforced: terrarium.ByHost, Note: "no account of the host"},
+		same(terrarium.DimensionFilesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only"),
+		same(terrarium.DimensionFilesystem, "Workspace.Image", spec.Workspace.Image, "read-only; changes go to the scratch file system"),
+		same(terrarium.DimensionFilesystem, "Workspace.Dir", spec.Workspace.Dir, "holds only the file behind the scratch file system"),
+		{Dimension: terrarium.DimensionNetwork, Field: "Network", Asked: spec.Network.String(), Applied: terrarium.NetworkNone.String(), How: terrarium.Inspected, Enforced: terrarium.ByHost,
+			Note: "a network namespace of its own for sentry and gofer, and the sentry's --network=none"},
+		same(terrarium.DimensionProcess, "Env", strings.Join(names(spec.Env), " "), "nothing is inherited"),
+		same(terrarium.DimensionFilesystem, "WritableRoot", fmt.Sprint(spec.WritableRoot), ""),
+		{Dimension: terrarium.DimensionProcess, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Constructed, Enforced: terrarium.ByHost, Note: "no account of the host"},
 	}
 	return append(rows, limitRows(spec, l, c)...)
 }
