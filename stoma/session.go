@@ -210,23 +210,31 @@ func (s *Session) write(buf []byte) {
 	}
 }
 
-// batch takes what to send next: control frames first, then one frame of data,
-// so neither can starve the other. s.mu is held.
+// maxBatch bounds what is written at once. A control frame waits for no more than
+// one batch.
+const maxBatch = 4 * MaxPayload
+
+// batch takes what to send next: control frames first, then data, a frame of
+// each stream in turn. Control frames cannot starve data: at least one frame of
+// it goes with them. s.mu is held.
 func (s *Session) batch(buf []byte) []byte {
-	for len(s.control) > 0 && len(buf) < MaxPayload {
+	for len(s.control) > 0 && len(buf) < maxBatch {
 		st := s.control[0]
 		s.control = s.control[1:]
 		st.inControl = false
 		buf = st.appendControl(buf)
 		s.settle(st)
 	}
-	if len(s.data) > 0 {
+	for len(s.data) > 0 {
 		st := s.data[0]
 		s.data = s.data[1:]
 		st.inData = false
 		buf = st.appendData(buf)
 		s.queueData(st)
 		s.settle(st)
+		if len(buf) >= maxBatch {
+			break
+		}
 	}
 	return buf
 }
@@ -237,7 +245,7 @@ func (s *Session) read() {
 }
 
 func (s *Session) readFrames() error {
-	br := bufio.NewReaderSize(s.rw, MaxPayload)
+	br := bufio.NewReaderSize(s.rw, maxBatch)
 	hello, err := readHello(br)
 	if err != nil {
 		return carrierError(err)

@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 // ground is a place where the guest half runs as PID 1.
 type ground struct {
 	name  string
-	start func(t *testing.T, g setup) *exec.Cmd
+	start func(t testing.TB, g setup) *exec.Cmd
 }
 
 // setup is what a test wants around the guest half.
@@ -81,7 +81,7 @@ func onEach(t *testing.T, s setup, f func(t *testing.T, c *stoma.Client)) {
 }
 
 // open starts the guest half on the ground and connects to it.
-func open(t *testing.T, g ground, s setup) *stoma.Client {
+func open(t testing.TB, g ground, s setup) *stoma.Client {
 	t.Helper()
 	cmd := g.start(t, s)
 	in, err := cmd.StdinPipe()
@@ -114,6 +114,8 @@ func open(t *testing.T, g ground, s setup) *stoma.Client {
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
+	// A read that never ends would hang the test without saying where.
+	context.AfterFunc(ctx(t), func() { _ = c.Close() })
 	return c
 }
 
@@ -127,8 +129,8 @@ func (p pipePair) Close() error {
 }
 
 // ctx ends before the test binary would, so that a hang names the call.
-func ctx(t *testing.T) context.Context {
-	c, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+func ctx(t testing.TB) context.Context {
+	c, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return c
 }
@@ -142,7 +144,7 @@ func initArgs(s setup) []string {
 }
 
 // makeBase fills the base tree and gives it to the Sprout.
-func makeBase(t *testing.T, s setup) string {
+func makeBase(t testing.TB, s setup) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "base")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -170,7 +172,7 @@ func scratchSize(s setup) int {
 	return s.size
 }
 
-func startGvisor(t *testing.T, s setup) *exec.Cmd {
+func startGvisor(t testing.TB, s setup) *exec.Cmd {
 	runsc := os.Getenv("TENDRIL_TEST_RUNSC")
 	if runsc == "" {
 		t.Skip("TENDRIL_TEST_RUNSC names no runsc binary")
@@ -244,7 +246,7 @@ func toolchain() []string {
 }
 
 // makeRoot makes an empty root file system with the places to mount at.
-func makeRoot(t *testing.T, root string) {
+func makeRoot(t testing.TB, root string) {
 	t.Helper()
 	for _, d := range []string{"proc", "dev", "tmp", "usr", "etc/alternatives", "workspace", "var/tmp", ".tendril/base", ".tendril/scratch"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
@@ -270,7 +272,7 @@ func makeRoot(t *testing.T, root string) {
 // shimEnv marks this test binary as the program that prepares a PID 1 on Linux.
 const shimEnv = "STOMA_TEST_SHIM"
 
-func startLinux(t *testing.T, s setup) *exec.Cmd {
+func startLinux(t testing.TB, s setup) *exec.Cmd {
 	dir, ok := cgroup2()
 	if !ok {
 		t.Skip("no cgroup v2 hierarchy is mounted here")
@@ -290,11 +292,11 @@ func startLinux(t *testing.T, s setup) *exec.Cmd {
 	return startShim(t, s, group)
 }
 
-func startLinuxWithoutGroups(t *testing.T, s setup) *exec.Cmd {
+func startLinuxWithoutGroups(t testing.TB, s setup) *exec.Cmd {
 	return startShim(t, s, "")
 }
 
-func startShim(t *testing.T, s setup, group string) *exec.Cmd {
+func startShim(t testing.TB, s setup, group string) *exec.Cmd {
 	if os.Getuid() != 0 {
 		t.Skip("making a PID namespace with an overlay needs root")
 	}
@@ -303,7 +305,7 @@ func startShim(t *testing.T, s setup, group string) *exec.Cmd {
 	args := []string{root, makeBase(t, s), strconv.Itoa(scratchSize(s)), group}
 	cmd := exec.Command("/proc/self/exe", append(args, initArgs(s)...)...)
 	cmd.Env = []string{shimEnv + "=1", "STOMA_TEST_BINARY=" + stomaBinary}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}
 	return cmd
 }
 
@@ -353,6 +355,7 @@ func shim(args []string) error {
 	must("pts", os.Mkdir(root+"/dev/pts", 0o755))
 	must("devpts", unix.Mount("devpts", root+"/dev/pts", "devpts", unix.MS_NOSUID, "newinstance,ptmxmode=0666,mode=0620"))
 	must("ptmx", os.Symlink("pts/ptmx", root+"/dev/ptmx"))
+	must("loopback", loopbackUp())
 	if group != "" {
 		must("enter the cgroup", os.WriteFile(group+"/cgroup.procs", []byte("0"), 0))
 		must("cgroup namespace", unix.Unshare(unix.CLONE_NEWCGROUP))
@@ -363,4 +366,19 @@ func shim(args []string) error {
 	must("chroot", unix.Chroot(root))
 	must("chdir", unix.Chdir("/"))
 	return unix.Exec("/.tendril/stoma", append([]string{"stoma"}, stomaArgs...), nil)
+}
+
+// loopbackUp switches on the only interface of a fresh network namespace.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }

@@ -174,7 +174,7 @@ func (p *pipes) feed(st *stoma.Stream) {
 // pour reads one output to its end and sends it. When the command is dead, what
 // is in the pipe then is the rest.
 func (p *pipes) pour(f *os.File, st *stoma.Stream) {
-	buf := make([]byte, stoma.MaxPayload)
+	buf := make([]byte, 4*stoma.MaxPayload)
 	for {
 		n, err := f.Read(buf)
 		if n > 0 {
