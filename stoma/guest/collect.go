@@ -59,6 +59,11 @@ type place struct {
 }
 
 func (w *walk) top(ws *workspace) error {
+	// By its descriptor: the Sprout may have closed the top to itself.
+	var st unix.Stat_t
+	if unix.Fstat(ws.merged, &st) == nil && st.Mode&0o700 != 0o700 {
+		_ = unix.Fchmod(ws.merged, st.Mode&0o7777|0o700) // what stays closed fails when it is opened
+	}
 	at := place{depth: 0}
 	for _, d := range []struct {
 		fd   *int
@@ -71,7 +76,6 @@ func (w *walk) top(ws *workspace) error {
 		defer unix.Close(fd)
 		*d.fd = fd
 	}
-	makeReadable(ws.merged, ".")
 	at.rules = ignore.Top(gitignore(at.merged))
 	return w.dir(at)
 }

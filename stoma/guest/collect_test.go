@@ -3,6 +3,7 @@
 package guest_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -157,5 +158,116 @@ func TestCollect(t *testing.T) {
 			t.Errorf("second time (-want +got):\n%s", d)
 		}
 		inWorkspace(t, c, "rm edit")
+	})
+}
+
+var errTooBig = errors.New("too big")
+
+// TestCollectHostile has a Sprout leave behind what is hard to walk.
+func TestCollectHostile(t *testing.T) {
+	base := map[string]string{"d/keep": "k", "e/keep": "k", "big/0": ""}
+	onEach(t, setup{base: writeFiles(t, base)}, func(t *testing.T, c *stoma.Client) {
+		inWorkspace(t, c, `
+			ln -s /etc/passwd .gitignore
+			printf 'x' >"$(printf 'line\nbreak')"; printf 'x' >"$(printf 'bad\377utf8')"; printf x >-rf
+			rm -r d; ln -s /etc d
+			mv e e2; mkdir e; ln e2/keep e/hard
+			ln -s . loop; ln -s /proc/1/root esc
+			i=0; while [ $i -lt 2000 ]; do : >big/f$i; i=$((i+1)); done
+			mkdir gi; mkdir gi/.gitignore; : >gi/f
+			mkdir big/.git; : >big/.git/config; printf 'gitdir: /tmp' >gi/.git
+			chmod 0 big/f7 gi
+		`)
+		r := sh(`i=0; while [ $i -lt 600 ]; do mkdir deep && cd deep || exit 0; i=$((i+1)); done; : >bottom`)
+		r.Dir = "/workspace"
+		do(t, c, r, "")
+		inWorkspace(t, c, "chmod 0 .")
+		got, s := collect(t, c)
+		var odd []string
+		deep, big := 0, 0
+		for _, l := range got {
+			switch {
+			case strings.HasPrefix(l, "dir deep"):
+				deep++
+			case strings.HasPrefix(l, "file big/f"):
+				big++
+			default:
+				odd = append(odd, l)
+			}
+		}
+		want := []string{
+			"dir e2",
+			"dir gi",
+			"dir gi/.gitignore",
+			"delete e/keep",
+			"file -rf x",
+			"file bad\xffutf8 x",
+			"file e/hard k",
+			"file e2/keep k",
+			"file gi/f ",
+			"file line\nbreak x",
+			"symlink .gitignore /etc/passwd",
+			"symlink d /etc",
+			"symlink esc /proc/1/root",
+			"symlink loop .",
+		}
+		slices.Sort(want)
+		if d := cmp.Diff(want, odd); d != "" {
+			t.Errorf("records (-want +got):\n%s", d)
+		}
+		if deep != 256 || big != 2000 {
+			t.Errorf("%d deep and %d big records", deep, big)
+		}
+		if s.Skipped != 3 {
+			t.Errorf("%d skipped, want two .git and what lies too deep", s.Skipped)
+		}
+	})
+}
+
+// TestCollectSparse has a file that claims to be larger than any disk. Nothing
+// of it is read but what the host asks for.
+func TestCollectSparse(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, c *stoma.Client) {
+		inWorkspace(t, c, "truncate -s 4E sparse || truncate -s 1T sparse")
+		_, err := c.Collect(ctx(t), func(r stoma.Record) error {
+			if r.Size < 1<<40 {
+				t.Errorf("size %d", r.Size)
+			}
+			return errTooBig
+		})
+		if !errors.Is(err, errTooBig) {
+			t.Errorf("collect: %v", err)
+		}
+		inWorkspace(t, c, "rm sparse; echo x >f")
+		if got, _ := collect(t, c); len(got) != 1 {
+			t.Errorf("records %q", got)
+		}
+	})
+}
+
+// TestCollectEndsCommands collects while a command runs and writes.
+func TestCollectEndsCommands(t *testing.T) {
+	onEach(t, setup{}, func(t *testing.T, c *stoma.Client) {
+		r := sh("echo ready; while :; do echo x >>f; done")
+		r.Dir = "/workspace"
+		p := begin(t, c, r)
+		first, _ := collect(t, c)
+		second, _ := collect(t, c)
+		if d := cmp.Diff(first, second); d != "" || len(first) > 1 {
+			t.Errorf("it went on writing: %s", d)
+		}
+		if exit, err := p.Wait(ctx(t)); err != nil || exit.Signal == nil {
+			t.Errorf("exit %s, %v", show(exit), err)
+		}
+	})
+}
+
+func TestCollectNothing(t *testing.T) {
+	base := map[string]string{"a": "a", "d/b": "b"}
+	onEach(t, setup{base: writeFiles(t, base)}, func(t *testing.T, c *stoma.Client) {
+		inWorkspace(t, c, "cat a d/b; ls -R; : >new; rm new; mkdir x; rmdir x")
+		if got, s := collect(t, c); len(got) != 0 || s != (stoma.Summary{}) {
+			t.Errorf("records %q, summary %+v", got, s)
+		}
 	})
 }

@@ -151,15 +151,23 @@ func (c *command) start() (*pipes, tree, *stoma.ExecError) {
 	return p, t, nil
 }
 
-// admit makes the command's tree, unless commands are refused now.
+// admit makes the command's tree, once commands may start.
 func (c *command) admit() (tree, error) {
 	sv := c.server
 	sv.admitting.Lock()
 	defer sv.admitting.Unlock()
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if sv.quiet > 0 {
-		return nil, errors.New("no command is started while the Terrarium is quiet")
+	for sv.quiet > 0 && !sv.shutdown {
+		// Whoever keeps it quiet may need the lock to end trees.
+		sv.admitting.Unlock()
+		sv.loud.Wait()
+		sv.mu.Unlock()
+		sv.admitting.Lock()
+		sv.mu.Lock()
+	}
+	if sv.shutdown {
+		return nil, errors.New("the Terrarium is shut down")
 	}
 	t, err := sv.newTree(c)
 	if err != nil {

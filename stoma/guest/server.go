@@ -24,11 +24,15 @@ type server struct {
 	mu       sync.Mutex
 	commands map[uint32]*command // by the id of their exec stream
 	starting int                 // commands that were admitted and do not run yet
-	quiet    int                 // commands are refused while it is above 0
+	quiet    int                 // commands wait while it is above 0
+	shutdown bool                // commands are refused
+	loud     sync.Cond           // quiet or shutdown changed
 }
 
 func newServer(sprout identity) *server {
-	return &server{sprout: sprout, reaper: newReaper(), commands: make(map[uint32]*command)}
+	sv := &server{sprout: sprout, reaper: newReaper(), commands: make(map[uint32]*command)}
+	sv.loud.L = &sv.mu
+	return sv
 }
 
 // accept takes a stream that the host opened. It runs where the session reads,
@@ -82,6 +86,10 @@ func (sv *server) accept(st *stoma.Stream, f *stoma.Fields) {
 		})
 	case stoma.StreamShutdown:
 		sv.answer(st, f, func() error {
+			sv.mu.Lock()
+			sv.shutdown = true
+			sv.loud.Broadcast()
+			sv.mu.Unlock()
 			sv.quiesce()
 			return nil
 		})
@@ -137,8 +145,8 @@ func (sv *server) answer(st *stoma.Stream, f *stoma.Fields, do func() error) {
 	}()
 }
 
-// quiesce refuses commands from now on and returns when no process but this one
-// is left.
+// quiesce keeps commands from starting, until resume, and returns when no process
+// but this one is left.
 func (sv *server) quiesce() {
 	sv.mu.Lock()
 	sv.quiet++
@@ -158,6 +166,7 @@ func (sv *server) resume() {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	sv.quiet--
+	sv.loud.Broadcast()
 }
 
 // stat counts what is going on.
