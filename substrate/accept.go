@@ -204,7 +204,7 @@ func (r *Repository) mergeCommit(ctx context.Context, tree, from string, a Accep
 	if _, err := r.git.run(ctx, nil, "index-pack", "--strict", p.prefix+".pack"); err != nil {
 		return "", fault.New(fault.Invalid, "git refuses the merge: %w", err).WithRule("git index-pack --strict")
 	}
-	return id, r.installPacks([]string{p.prefix})
+	return id, r.installPacks(a.Run, []string{p.prefix})
 }
 
 // Reject removes the branch of a run, if it is at the commit that was looked at.

@@ -299,7 +299,7 @@ func (f *Fruit) commit(ctx context.Context, meta Meta) (Result, error) {
 	if f.base.snapshot != nil {
 		packs = append([]string{f.base.snapshot.pack}, packs...)
 	}
-	if err := f.repo.installPacks(packs); err != nil {
+	if err := f.repo.installPacks(meta.Run, packs); err != nil {
 		return Result{}, err
 	}
 	if err := f.repo.createRef("refs/heads/"+branch, made.commit); err != nil {

@@ -1,11 +1,11 @@
 package substrate
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,22 +13,46 @@ import (
 	"tendril/fault"
 )
 
-// installPacks moves packs, named without .pack and .idx, into the repository.
-func (r *Repository) installPacks(prefixes []string) error {
+// installPacks moves packs of a run, named without .pack and .idx, into the
+// repository.
+func (r *Repository) installPacks(run string, prefixes []string) error {
 	dir, err := r.common.makeDir("objects/pack")
 	if err != nil {
 		return fmt.Errorf("import objects: %w", err)
 	}
 	defer dir.Close()
 	for _, prefix := range prefixes {
-		// A reader takes a pack for there when its index is.
-		for _, ext := range []string{".pack", ".idx"} {
-			if err := dir.install(prefix + ext); err != nil {
-				return fmt.Errorf("import objects: %w", noSpace(err, r.CommonDir))
-			}
+		if err := dir.installPack(run, prefix); err != nil {
+			return fmt.Errorf("import objects: %w", noSpace(err, r.CommonDir))
 		}
 	}
 	return dir.sync()
+}
+
+// installPack gives a pack its name, and then its index, since a reader takes a
+// pack for there when its index is. Both are there under temporary names before,
+// so that CleanUp can finish what a crash cut in half.
+func (r *root) installPack(run, prefix string) (err error) {
+	staged := map[string]string{}
+	defer func() {
+		for _, temporary := range staged {
+			// Renaming one link of a file over another of it does nothing.
+			err = errors.Join(err, ignoreAbsent(unix.Unlinkat(int(r.dir.Fd()), temporary, 0)))
+		}
+	}()
+	for _, ext := range []string{"idx", "pack"} {
+		temporary := temporaryName(run, filepath.Base(prefix), ext)
+		staged[ext] = temporary
+		if err := r.stage(temporary, prefix+"."+ext); err != nil {
+			return err
+		}
+	}
+	for _, ext := range []string{"pack", "idx"} {
+		if err := r.rename(staged[ext], filepath.Base(prefix)+"."+ext); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeDir opens a directory beneath the root and makes what is missing of it.
@@ -59,10 +83,9 @@ func (r *root) sync() error {
 	return nil
 }
 
-// install puts a file of ours into the directory under its own name, complete
-// or not at all: linked where both are on one file system, otherwise copied.
-// Temporary names begin with tmp_, which git-gc(1) removes after a crash.
-func (r *root) install(from string) error {
+// stage puts a file of ours into the directory under a temporary name: linked where
+// both are on one file system, otherwise copied.
+func (r *root) stage(temporary, from string) error {
 	src, err := os.Open(from)
 	if err != nil {
 		return err
@@ -71,22 +94,21 @@ func (r *root) install(from string) error {
 	if err := src.Chmod(0o444); err != nil {
 		return err
 	}
-	name := from[strings.LastIndexByte(from, '/')+1:]
-	temporary := "tmp_tendril_" + rand.Text()
-	fd := int(r.dir.Fd())
 	if err := src.Sync(); err != nil {
 		return err
 	}
-	if err := unix.Linkat(unix.AT_FDCWD, from, fd, temporary, 0); err != nil {
-		if err := r.copyIn(temporary, src); err != nil {
-			return errors.Join(err, ignoreAbsent(unix.Unlinkat(fd, temporary, 0)))
-		}
+	if unix.Linkat(unix.AT_FDCWD, from, int(r.dir.Fd()), temporary, 0) == nil {
+		return nil
 	}
-	if err := unix.Renameat(fd, temporary, fd, name); err != nil {
-		return errors.Join(&os.PathError{Op: "rename", Path: r.path + "/" + name, Err: err}, unix.Unlinkat(fd, temporary, 0))
+	return r.copyIn(temporary, src)
+}
+
+func (r *root) rename(from, to string) error {
+	fd := int(r.dir.Fd())
+	if err := unix.Renameat(fd, from, fd, to); err != nil {
+		return &os.PathError{Op: "rename", Path: r.path + "/" + to, Err: err}
 	}
-	// Renaming one link of a file over another of it does nothing.
-	return ignoreAbsent(unix.Unlinkat(fd, temporary, 0))
+	return nil
 }
 
 func ignoreAbsent(err error) error {
@@ -211,9 +233,8 @@ func (dir *root) commitRef(lock *os.File, last, id string) error {
 	if err := lock.Sync(); err != nil {
 		return err
 	}
-	fd := int(dir.dir.Fd())
-	if err := unix.Renameat(fd, last+".lock", fd, last); err != nil {
-		return &os.PathError{Op: "rename", Path: dir.path + "/" + last, Err: err}
+	if err := dir.rename(last+".lock", last); err != nil {
+		return err
 	}
 	return dir.sync()
 }

@@ -110,7 +110,8 @@ func (s *scratch) Close() error {
 	return errors.Join(err, s.held.Close())
 }
 
-// sweep removes scratch directories and half-made images of dead processes.
+// sweep removes what dead processes have left: scratch directories, which hold
+// half-made images too, and locks.
 func (s *Store) sweep() error {
 	l, err := lock(s.lockPath(), unix.LOCK_EX)
 	if err != nil {
@@ -134,6 +135,29 @@ func (s *Store) sweep() error {
 		held.Close()
 		if err != nil {
 			return err
+		}
+	}
+	return s.sweepImageLocks()
+}
+
+// sweepImageLocks removes the locks of images that nobody makes any more.
+func (s *Store) sweepImageLocks() error {
+	locks, err := filepath.Glob(filepath.Join(s.dir, "base", "*.lock"))
+	if err != nil {
+		return fmt.Errorf("sweep the store: %w", err)
+	}
+	for _, path := range locks {
+		held, err := lock(path, unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			return err
+		}
+		if held == nil {
+			continue // its owner lives
+		}
+		err = os.Remove(path) // who waits for it finds the image, or makes it again
+		held.Close()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("sweep the store: %w", err)
 		}
 	}
 	return nil
