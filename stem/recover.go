@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"tendril/fault"
 	"tendril/run"
+	"tendril/substrate"
 )
 
 // sweepTime bounds the removal of what one dead run left.
@@ -77,7 +79,7 @@ func (s *Stem) settle(ctx context.Context, id run.ID) error {
 	if err != nil || r.State.Ended() {
 		return ignoreNotFound(err)
 	}
-	commit, found := s.fruitOf(ctx, r)
+	left := s.remainsOf(ctx, r)
 	_, _, err = s.state.UpdateRun(ctx, id, func(r *run.Run) error {
 		if r.State.Ended() {
 			return nil
@@ -86,34 +88,61 @@ func (s *Stem) settle(ctx context.Context, id run.ID) error {
 		if r.Started != nil {
 			r.DurationMS = new(time.Since(r.Started.Time).Milliseconds())
 		}
-		switch {
-		case found && r.Stop != nil:
-			r.State = run.Stopped
-		case found:
-			r.State = run.Fruited
-		default:
+		if left.commit == "" {
 			r.State = run.Lost
-			r.Error = &run.Error{Kind: "internal", Detail: "the Stem that ran it was killed", Hint: new("run it again; nothing was left behind")}
+			r.Error = &run.Error{Kind: fault.Internal, Detail: "the Stem that ran it was killed", Hint: new("run it again; nothing was left behind")}
+			if left.err != nil {
+				r.Error.Hint = new(fmt.Sprintf("run it again; its repository could not be looked at for what was left: %v", left.err))
+			}
+			return nil
 		}
-		if found {
-			r.Commit, r.Branch = &commit, new(r.ID.Branch())
+		r.State = run.Fruited
+		if r.Stop != nil {
+			r.State = run.Stopped
 		}
+		r.Commit, r.Branch = &left.commit, new(r.ID.Branch())
+		r.Changed, r.Flags = left.changed, left.flags
 		return nil
 	})
 	return err
 }
 
-// fruitOf looks for the run's branch: its owner may have died between making it
-// and recording it.
-func (s *Stem) fruitOf(ctx context.Context, r run.Run) (commit string, found bool) {
+// remains is what a dead run has left in its repository: a whole Fruit, or
+// nothing.
+type remains struct {
+	commit  string // of the Fruit; "" if there is none
+	changed int
+	flags   []run.Flag
+	err     error // why nobody knows
+}
+
+// remainsOf looks for the run's Fruit, since its owner may have died between making
+// and recording it, and removes what it was half-way through.
+func (s *Stem) remainsOf(ctx context.Context, r run.Run) remains {
 	if r.State != run.Collecting {
-		return "", false
+		return remains{} // nothing is written into a repository before
 	}
 	repository, err := s.store.Open(ctx, string(r.Substrate.Path))
 	if err != nil {
-		return "", false
+		return remains{err: err}
 	}
 	defer repository.Close()
-	c, err := repository.Resolve(ctx, "refs/heads/"+r.ID.Branch())
-	return c.ID, err == nil
+	if err := repository.CleanUp(string(r.ID)); err != nil {
+		return remains{err: err}
+	}
+	commit, err := repository.Resolve(ctx, "refs/heads/"+r.ID.Branch())
+	if err != nil {
+		return remains{err: ignoreNotFound(err)}
+	}
+	diff, err := repository.Diff(ctx, *r.Base, commit.ID, substrate.DiffOptions{FileBytes: 1, Bytes: 1}) // only what has changed is asked
+	if err != nil {
+		return remains{err: err}
+	}
+	left := remains{commit: commit.ID, changed: len(diff.Files), flags: recordFlags(diff.Flags)}
+	for _, f := range diff.Files {
+		if f.RenamedFrom != "" {
+			left.changed++ // two paths
+		}
+	}
+	return left
 }
