@@ -88,8 +88,9 @@ func TestScriptsAsOrdinaryUser(t *testing.T) {
 }
 
 // asOrdinaryUser runs one of this package's tests again in a process of an
-// ordinary user. It skips when this process is one already.
-func asOrdinaryUser(t *testing.T, name string) {
+// ordinary user, with more of the environment if need be. It skips when this process
+// is one already.
+func asOrdinaryUser(t *testing.T, name string, env ...string) {
 	t.Helper()
 	path := binary(t)
 	if os.Getuid() != 0 {
@@ -121,14 +122,17 @@ func asOrdinaryUser(t *testing.T, name string) {
 	}
 	cmd := exec.Command(filepath.Join(dir, "acceptance.test"), "-test.run=^"+name+"$", "-test.v")
 	cmd.Dir = dir
-	cmd.Env = []string{
+	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + filepath.Join(dir, "tmp"),
 		"TENDRIL_TEST_BINARY=" + filepath.Join(dir, "bin/tendril"), "TENDRIL_TEST_WORK=" + filepath.Join(dir, "tmp"),
-	}
+	}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("as an ordinary user: %v\n%s", err, out)
+	}
+	if testing.Verbose() {
+		t.Logf("as an ordinary user:\n%s", out)
 	}
 	if !strings.Contains(string(out), "--- PASS: "+name) {
 		t.Fatalf("as an ordinary user nothing passed:\n%s", out)
@@ -163,7 +167,12 @@ func fingerprint(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: fingerprint DIR FILE")
 	}
-	root := ts.MkAbs(args[0])
+	text, err := fingerprintOf(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
+}
+
+func fingerprintOf(root string) (string, error) {
 	var out strings.Builder
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -195,8 +204,7 @@ func fingerprint(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return nil
 	})
-	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(out.String()), 0o600))
+	return out.String(), err
 }
 
 // runID sets an environment variable to the id in the last command's stdout or
