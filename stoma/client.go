@@ -135,10 +135,13 @@ func (c *Client) judge(err error) error {
 	return err
 }
 
-// expectEnd is a read for answers that are no more than the end of the stream.
-func expectEnd(st *Stream) error {
+// end is a read for answers that are no more than the end of the stream.
+func end(st *Stream) error { return expectEnd(st) }
+
+// expectEnd reads the end of a stream.
+func expectEnd(r io.Reader) error {
 	var b [1]byte
-	switch _, err := st.Read(b[:]); err {
+	switch _, err := r.Read(b[:]); err {
 	case io.EOF:
 		return nil
 	case nil:
@@ -198,10 +201,7 @@ func (c *Client) Stat(ctx context.Context) (Stat, error) {
 		if stat, err = parseStat(f); err != nil {
 			return err
 		}
-		if _, err := br.ReadByte(); err != io.EOF {
-			return violation("data where none belongs")
-		}
-		return nil
+		return expectEnd(br)
 	})
 	return stat, err
 }
@@ -209,11 +209,11 @@ func (c *Client) Stat(ctx context.Context) (Stat, error) {
 // Quiesce kills every process but PID 1 and returns when none is left. A
 // command may be started again afterwards.
 func (c *Client) Quiesce(ctx context.Context) error {
-	return c.ask(ctx, AppendBytes(nil, StreamQuiesce), expectEnd)
+	return c.ask(ctx, AppendBytes(nil, StreamQuiesce), end)
 }
 
 // Shutdown is Quiesce, after which the guest starts nothing any more. The guest
 // exits when the session is closed.
 func (c *Client) Shutdown(ctx context.Context) error {
-	return c.ask(ctx, AppendBytes(nil, StreamShutdown), expectEnd)
+	return c.ask(ctx, AppendBytes(nil, StreamShutdown), end)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"tendril/fault"
 )
 
 // Process is a command that runs inside.
@@ -101,10 +103,9 @@ func (p *Process) follow(name string) {
 	default:
 		p.err = err
 	}
-	if p.err == nil {
-		if _, err := br.ReadByte(); err != io.EOF {
-			p.err = violation("data where none belongs")
-		}
+	// The answer is whole. If the stream breaks after it, it stays the answer.
+	if err := expectEnd(br); p.err == nil && fault.Is(err, fault.BrokenBoundary) {
+		p.err = err
 	}
 	if p.err != nil {
 		p.err = p.client.judge(p.err)
@@ -137,7 +138,7 @@ func (p *Process) Resize(ctx context.Context, rows, cols uint16) error {
 }
 
 func (p *Process) control(ctx context.Context, header []byte) error {
-	err := p.client.ask(ctx, header, expectEnd)
+	err := p.client.ask(ctx, header, end)
 	var reset *ResetError
 	if errors.As(err, &reset) && reset.Peer && reset.Code == CodeNotFound {
 		return nil

@@ -103,10 +103,7 @@ func readSummary(f *Fields, br *bufio.Reader, n int) (Summary, error) {
 	if s.Records != n {
 		return Summary{}, violation("summary with a wrong count")
 	}
-	if _, err := br.ReadByte(); err != io.EOF {
-		if err == nil {
-			err = violation("data after the summary")
-		}
+	if err := expectEnd(br); err != nil {
 		return Summary{}, err
 	}
 	return s, nil
