@@ -213,3 +213,25 @@ func TestOrphanOfAnotherTree(t *testing.T) {
 		_ = holder.Close()
 	})
 }
+
+// TestProcessLimitHoldsInUserNamespace has the Sprout become root of a user
+// namespace, in which it may mount control group hierarchies.
+func TestProcessLimitHoldsInUserNamespace(t *testing.T) {
+	c := open(t, grounds[2], setup{args: []string{"--pids", "24"}})
+	r := sh(`unshare -Urm sh -c '
+		mkdir /tmp/v1 /tmp/v2
+		mount -t cgroup -o none,name=mine none /tmp/v1 && echo mounted
+		mkdir /tmp/v1/x && echo 0 >/tmp/v1/x/cgroup.procs
+		mount -t cgroup -o pids none /tmp/v1
+		mount -t cgroup2 none /tmp/v2
+		for f in /tmp/v2/cgroup.procs /tmp/v2/sprout/pids.max /tmp/v2/cgroup.subtree_control; do echo 0 >$f && echo wrote $f; done
+		i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; echo all'`)
+	res := do(t, c, r, "")
+	if !strings.Contains(res.stderr, "fork") || strings.Contains(res.stdout, "wrote") || strings.Contains(res.stdout, "all") {
+		t.Errorf("stdout %q, stderr %q", res.stdout, res.stderr)
+	}
+	st, err := c.Stat(ctx(t))
+	if err != nil || st.AtMax == 0 || st.Processes != 0 {
+		t.Errorf("stat %+v, %v", st, err)
+	}
+}
