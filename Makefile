@@ -15,17 +15,18 @@ FUZZTIME  ?= 10s
 
 build: $(BIN)
 
-# The Go tool knows what is up to date, so both binaries are always asked for.
-.PHONY: $(BIN) stoma/binary/built/stoma-linux-amd64 stoma/binary/built/stoma-linux-arm64
-$(BIN): stoma/binary/built/stoma-linux-$(shell $(GO) env GOARCH)
+# The Go tool knows what is up to date, so both binaries are always asked for. (A
+# pattern rule does not apply to a phony target, hence FORCE.)
+FORCE:
+$(BIN): stoma/binary/built/stoma-linux-$(shell $(GO) env GOARCH) FORCE
 	@echo "building $(BIN) (the first time takes some minutes: gVisor is compiled in)" >&2
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/tendril
 
-stoma/binary/built/stoma-linux-%:
+stoma/binary/built/stoma-linux-%: FORCE
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags "-s -w" -o $@ ./cmd/stoma
 
 # What gVisor's own runsc does with the same bundle: the baseline of the benchmarks.
-bin/baseline: build
+bin/baseline: build FORCE
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$(GVISOR)" -o $@ ./bench/baseline
 
 demo:

@@ -31,7 +31,7 @@ func selfTest(ctx context.Context, provider string, can Capabilities, inside *st
 	argv := []string{StomaInside, "probe"}
 	expected := map[string]probe.Probe{}
 	for _, p := range probe.All() {
-		if !p.Stress && slices.Contains(can.Seals, p.Seal) {
+		if p.Core && slices.Contains(can.Seals, p.Seal) {
 			argv = append(argv, p.ID)
 			expected[p.ID] = p
 		}

@@ -37,6 +37,7 @@ type monitor struct {
 	sentry   int    // holds the memory of all that runs inside
 	scratch  string // directory with the file behind the scratch file system
 	exceeded chan terrarium.LimitName
+	kill     func()                                    // ends the sandbox
 	tasks    func() *keeper.Tasks                      // nil until something was counted
 	full     func(ctx context.Context) (full, ok bool) // whether the scratch file system is
 
@@ -72,7 +73,12 @@ func (m *monitor) watch(ctx context.Context) {
 			return
 		}
 		memory, err := cgroup.SampleMemory(m.sentry)
-		if err == nil && memory > m.limits.memory {
+		if err != nil {
+			// The sentry is gone, or it cannot be watched: then nothing may go on.
+			m.kill()
+			return
+		}
+		if memory > m.limits.memory {
 			m.report(terrarium.LimitMemory)
 			return
 		}

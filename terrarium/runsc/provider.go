@@ -71,6 +71,8 @@ func (*provider) Capabilities() terrarium.Capabilities {
 			"Pids":             terrarium.ByHost,
 			"Wall":             terrarium.ByHost,
 			"Idle":             terrarium.ByHost,
+			"Network":          terrarium.ByHost,
+			"WritableRoot":     terrarium.NotKept,
 		},
 	}
 }
@@ -193,7 +195,7 @@ func (t *open) startWatching(scratch string) {
 		limits: t.limits, group: t.confinement.group,
 		root: t.process.cmd.Process.Pid, sentry: t.process.sentry,
 		scratch: scratch, exceeded: t.exceeded,
-		tasks: t.process.tasks.Load, full: t.scratchFull,
+		kill: t.process.kill, tasks: t.process.tasks.Load, full: t.scratchFull,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
