@@ -3,6 +3,7 @@
 package guest_test
 
 import (
+	"archive/tar"
 	"strings"
 	"testing"
 
@@ -131,5 +132,24 @@ func TestArbitraryBytes(t *testing.T) {
 				t.Errorf("%s: started", name)
 			}
 		}
+	})
+}
+
+func TestConfined(t *testing.T) {
+	s := setup{args: []string{"--own-dev", "--own-root", "--writable", "/var/tmp"}}
+	onEach(t, s, func(t *testing.T, c *stoma.Client) {
+		wantOutput(t, c, "unshare -U true 2>/dev/null || unshare -Ur true 2>/dev/null || echo no user namespace", "no user namespace\n")
+		wantOutput(t, c, "ls /dev | grep -vx 'null\\|zero\\|full\\|random\\|urandom\\|tty\\|console\\|ptmx\\|pts\\|shm\\|mqueue\\|fd\\|std.*'", "")
+		// The second view of the root is as the first.
+		wantOutput(t, c, "touch /x /usr/x 2>/dev/null; echo x >/var/tmp/f && cat /var/tmp/f; ls /x /usr/x 2>/dev/null", "x\n")
+		wantOutput(t, c, "ls /.tendril/scratch 2>&1 >/dev/null | grep -c denied", "1\n")
+		inWorkspace(t, c, "echo new >f")
+		if got, _ := collect(t, c); len(got) != 1 || got[0] != "file f new\n" {
+			t.Errorf("records %q", got)
+		}
+		if err := c.Put(ctx(t), "", archive(t, tar.Header{Name: "put", Typeflag: tar.TypeReg, Mode: 0o644, Size: 1})); err != nil {
+			t.Error(err)
+		}
+		inWorkspace(t, c, "[ $(cat put) = x ]")
 	})
 }

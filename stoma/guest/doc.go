@@ -6,17 +6,18 @@
 //
 // It is started as
 //
-//	stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--writable DIR]... [--pids N] [--listen NAME=PORT]...
+//	stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--writable DIR]...
+//	           [--pids N] [--own-dev] [--own-root] [--listen NAME=PORT]...
 //
 // as PID 1 of a PID namespace and uid 0 in it, with the carrier on the
 // descriptors 0 and 1 and its diagnostics on 2. To mount and to give up its
 // privileges it needs the capabilities SYS_ADMIN, SETPCAP, SETUID, SETGID and
 // KILL, and for the layers of the overlay, whose accesses the kernel makes with
-// the mounter's privileges for good, CHOWN, DAC_OVERRIDE and FOWNER. With --pids
-// or without, a control group hierarchy of version 2 is mounted in SCRATCH:
-// under gVisor that needs its option in-sandbox-cgroup=v2, because its version 1
-// does not count processes across groups and lets a Sprout with a user namespace
-// confuse the count.
+// the mounter's privileges for good, CHOWN, DAC_OVERRIDE and FOWNER; and
+// SYS_CHROOT for --own-root. With --pids or without, a control group
+// hierarchy of version 2 is mounted in SCRATCH. Under gVisor that needs its
+// option in-sandbox-cgroup=v2: its version 1 counts each group for itself alone,
+// and further hierarchies, which a user namespace may mount, confuse the count.
 //
 // Mounts: /proc; a /dev with null, and for terminals ptmx and pts; LOWER, read
 // only, all of it owned by UID:GID; SCRATCH, an empty file system of limited size

@@ -201,7 +201,7 @@ func startGvisor(t testing.TB, s setup) *exec.Cmd {
 		mounts = append(mounts, mount{dir, "bind", dir, []string{"ro", "rbind", "nosuid", "nodev"}})
 	}
 	caps := []string{"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID", "CAP_KILL",
-		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
+		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_CHROOT"}
 	spec := map[string]any{
 		"ociVersion": "1.0.2",
 		"process": map[string]any{
