@@ -132,7 +132,7 @@ func (g *gitDir) hunks(ctx context.Context, trees [2]string, d *Diff, opts DiffO
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	args := []string{"diff-tree", "-r", "-p", "-M", "--text", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index",
-		"--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--diff-algorithm=histogram", "--submodule=short", trees[0], trees[1]}
+		"--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--submodule=short", trees[0], trees[1]}
 	cmd, complaints, err := g.command(ctx, args...)
 	if err != nil {
 		return err
