@@ -11,6 +11,7 @@
 // objects, and one reference is created, moved or removed.
 //
 // It does not protect a repository from its own owner: whoever owns it can
-// change its objects while they are read. What is read for a base image is
-// checked against its object id; what is imported is checked by Git, strictly.
+// change its objects while they are read. Every file and tree of a base image is
+// checked against its object id, older history is not; what is imported is
+// checked by Git, strictly.
 package substrate

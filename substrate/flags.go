@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -123,13 +124,13 @@ func (g *gitDir) flags(ctx context.Context, format Format, changes []Change, to 
 		return nil, err
 	}
 	defer objects.Close()
-	v := &reviewer{objects: objects, tree: newBaseView(objects, to), folded: map[string]map[string]int{}}
+	v := &reviewer{objects: objects, tree: newBaseView(objects, to), folded: map[string]map[string]int{}, counts: map[FlagKind]int{}}
 	for _, c := range changes {
 		if err := v.look(c); err != nil {
 			return nil, err
 		}
 	}
-	return v.flags, nil
+	return v.all(), nil
 }
 
 type reviewer struct {
@@ -137,10 +138,25 @@ type reviewer struct {
 	tree    *baseView
 	folded  map[string]map[string]int // how many names of a directory fold to one
 	flags   []Flag
+	counts  map[FlagKind]int
 }
 
+// maxFlags is how many flags of one kind are kept. The rest is counted.
+const maxFlags = 200
+
 func (v *reviewer) add(kind FlagKind, path, note string) {
-	v.flags = append(v.flags, Flag{kind, path, note})
+	if v.counts[kind]++; v.counts[kind] <= maxFlags {
+		v.flags = append(v.flags, Flag{kind, path, note})
+	}
+}
+
+func (v *reviewer) all() []Flag {
+	for _, kind := range slices.Sorted(maps.Keys(v.counts)) {
+		if more := v.counts[kind] - maxFlags; more > 0 {
+			v.flags = append(v.flags, Flag{Kind: kind, Note: strconv.Itoa(more) + " more paths"})
+		}
+	}
+	return v.flags
 }
 
 func (v *reviewer) look(c Change) error {

@@ -2,6 +2,7 @@ package substrate_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,21 @@ func TestFlags(t *testing.T) {
 				t.Errorf("the diff has other flags: %v, %v", d.Flags, err)
 			}
 		})
+	}
+}
+
+func TestFlagsAreBounded(t *testing.T) {
+	r := open(t, newStore(t), newRepo(t, map[string]string{"a": "1\n"}))
+	var records []record
+	for i := range 1000 {
+		records = append(records, record{substrate.Exec, fmt.Sprint("x", i), "#!/bin/sh\n"})
+	}
+	result, err := grow(t, r, resolve(t, r, ""), meta, records...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := result.Flags[len(result.Flags)-1]; len(result.Flags) != 201 || last.Note != "800 more paths" {
+		t.Errorf("%d flags, the last is %v", len(result.Flags), last)
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 
 // Limits bound what a Fruit takes in. Zero means the default.
 type Limits struct {
-	Entries int   // records; default 2 000 000
+	Entries int   // records; default 1 000 000
 	Bytes   int64 // content of all records; default 64 GiB
 }
 
@@ -56,7 +56,7 @@ type Fruit struct {
 // NewFruit begins a Fruit on top of a base.
 func (r *Repository) NewFruit(ctx context.Context, base Commit, limits Limits) (_ *Fruit, err error) {
 	if limits.Entries <= 0 {
-		limits.Entries = 2_000_000
+		limits.Entries = 1_000_000
 	}
 	if limits.Bytes <= 0 {
 		limits.Bytes = 64 << 30
@@ -134,12 +134,13 @@ func (f *Fruit) add(kind Kind, path string, size int64, content io.Reader) error
 	if isOwnGit(path) {
 		return nil // the .git that the image brought; what counts is the working tree
 	}
+	if kind == Delete {
+		return f.tree.remove(path) // no base has a name that is left out
+	}
 	if f.refused.check(path, mode) {
 		return nil
 	}
 	switch kind {
-	case Delete:
-		return f.tree.remove(path)
 	case Dir:
 		return f.tree.setDir(path)
 	case File, Exec, Symlink:

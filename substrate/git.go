@@ -88,8 +88,9 @@ func (g *gitDir) command(ctx context.Context, args ...string) (*exec.Cmd, *tail,
 	return cmd, complaints, nil
 }
 
-// maxOutput bounds what one Git process may answer into memory.
-const maxOutput = 256 << 20
+// maxOutput bounds what one Git process may answer into memory: a million changed
+// paths take about 200 MB.
+const maxOutput = 512 << 20
 
 // run runs Git to its end and returns its output.
 func (g *gitDir) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
