@@ -1,0 +1,175 @@
+//go:build linux
+
+package terrariumtest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"tendril/probe"
+	"tendril/stoma"
+	"tendril/terrarium"
+)
+
+// testInside: what a command meets, and how it ends.
+func testInside(t *testing.T, g *ground) {
+	b := g.open(t, nil)
+	t.Run("environment", func(t *testing.T) {
+		given := []string{"PATH=/usr/bin:/bin", "ODD=a b\tc=d\x01\xff", "EMPTY="}
+		e := finish(t, b.start(t, stoma.ExecRequest{Argv: []string{"env", "-0"}, Env: given}), "")
+		got := strings.Split(strings.TrimSuffix(e.stdout, "\x00"), "\x00")
+		slices.Sort(got)
+		slices.Sort(given)
+		if !e.ok() || !slices.Equal(got, given) {
+			t.Errorf("the environment was %q and is %q", given, got)
+		}
+	})
+	t.Run("user", func(t *testing.T) {
+		want := fmt.Sprintf("%d %d %[2]d", b.spec.User.UID, b.spec.User.GID)
+		if got := strings.TrimSpace(b.sh(t, `echo $(id -u) $(id -g) $(id -G)`)); got != want {
+			t.Errorf("uid, gid and groups are %s, want %s", got, want)
+		}
+	})
+	t.Run("read-only-root", func(t *testing.T) {
+		for _, dir := range []string{"/", "/usr", "/usr/bin", "/etc", "/var", "/home", "/.tendril"} {
+			if e := b.run(t, "touch", dir+"/planted"); e.ok() {
+				t.Errorf("a file was made in %s", dir)
+			}
+		}
+		for _, dir := range []string{"/workspace", "/tmp", "/home/sprout"} {
+			if e := b.run(t, "touch", dir+"/made"); !e.ok() {
+				t.Errorf("no file can be made in %s: %s", dir, e)
+			}
+		}
+	})
+	t.Run("streams", func(t *testing.T) {
+		e := finish(t, b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", `cat; echo aside >&2; exit 7`}}), "one\x00two\xff")
+		if e.stdout != "one\x00two\xff" || e.stderr != "aside\n" || e.exit.Code == nil || *e.exit.Code != 7 {
+			t.Errorf("a command that copies its input, says aside and exits with 7 %s", e)
+		}
+	})
+	t.Run("signals", func(t *testing.T) {
+		e := b.run(t, "sh", "-c", `kill -KILL $$`)
+		if e.exit.Signal == nil || *e.exit.Signal != int(unix.SIGKILL) {
+			t.Errorf("a command that kills itself %s", e)
+		}
+		p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", `echo ready; exec sleep 1000`}})
+		expect(t, p, "ready\n")
+		if err := p.Signal(within(t), int(unix.SIGTERM)); err != nil {
+			t.Fatal(err)
+		}
+		if e := finish(t, p, ""); e.exit.Signal == nil || *e.exit.Signal != int(unix.SIGTERM) {
+			t.Errorf("a command that was sent SIGTERM %s", e)
+		}
+	})
+	t.Run("pid1", func(t *testing.T) { testPID1(t, g, b) })
+}
+
+// testPID1: the guest half of the Stoma is out of the Sprout's reach.
+func testPID1(t *testing.T, g *ground, b *box) {
+	if !slices.Contains(g.bare.Capabilities().Seals, probe.PID1) {
+		t.Skip("this wall does not declare the seal pid1: its Stoma shares an account with the Sprout")
+	}
+	for what, script := range map[string]string{
+		"killed":            `kill -KILL 1`,
+		"stopped":           `kill -STOP 1`,
+		"written to":        `echo forged > /proc/1/fd/1`,
+		"read from":         `head -c 1 < /proc/1/fd/0`,
+		"listed":            `ls /proc/1/fd`,
+		"made a likely end": `echo 1000 > /proc/1/oom_score_adj`,
+	} {
+		if e := b.run(t, "sh", "-c", script); e.ok() {
+			t.Errorf("PID 1 can be %s: %s", what, e)
+		}
+	}
+	for _, id := range []string{"P01", "P02", "P03", "K10"} {
+		e := b.run(t, terrarium.StomaInside, "probe", id)
+		if r, err := probe.Parse([]byte(e.stdout)); err != nil || r.Status != probe.Sealed {
+			t.Errorf("%s: %+v, %v", id, r, err)
+		}
+	}
+	b.run(t, "sh", "-c", `kill -KILL -- -1`) // everything that it may
+	if _, err := b.Stoma().Stat(within(t)); err != nil {
+		t.Errorf("after that the Stoma does not answer: %v", err)
+	}
+}
+
+// testToolchain: a listed directory is there, read-only, and its neighbours are not.
+func testToolchain(t *testing.T, g *ground) {
+	if !g.keeps("Rootfs.Host.Dirs") {
+		t.Skip("this wall shows no directories of the host")
+	}
+	place := os.TempDir()
+	if strings.HasPrefix(place, "/tmp") {
+		place = "/opt" // /tmp is made new in every Terrarium
+	}
+	top, err := os.MkdirTemp(place, "tendril-toolchain-")
+	if err != nil {
+		t.Skipf("no place outside of /tmp to show a directory from: set TMPDIR (%v)", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	for name, content := range map[string]string{"shown/tool": "admitted\n", "hidden/key": "a neighbour's\n"} {
+		path := filepath.Join(top, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o666); err != nil { // whatever the umask
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(top, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	shown, hidden := filepath.Join(top, "shown"), filepath.Join(top, "hidden")
+	b := g.open(t, func(s *terrarium.Spec) { s.Rootfs.Host.Dirs = []string{shown} })
+	if got := b.sh(t, "cat "+shown+"/tool"); got != "admitted\n" {
+		t.Errorf("the listed directory's file holds %q inside", got)
+	}
+	for what, script := range map[string]string{
+		"writing to a listed directory's file": "echo x >> " + shown + "/tool",
+		"making a file in a listed directory":  "touch " + shown + "/planted",
+		"reading its neighbour":                "cat " + hidden + "/key",
+		"seeing its neighbour":                 "ls -d " + hidden,
+	} {
+		if e := b.run(t, "sh", "-c", script); e.ok() {
+			t.Errorf("%s succeeded", what)
+		}
+	}
+	if data, err := os.ReadFile(shown + "/tool"); err != nil || string(data) != "admitted\n" {
+		t.Errorf("the listed file is %q now (%v)", data, err)
+	}
+}
+
+// testWorkspace: the base is there to be changed, and changes stay apart from it.
+func testWorkspace(t *testing.T, g *ground) {
+	b := g.open(t, nil)
+	image, err := os.ReadFile(b.spec.Workspace.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := sha256.Sum256(image)
+	if got := b.sh(t, "cat "+baseName); got != baseContent {
+		t.Errorf("the base's file holds %q inside", got)
+	}
+	b.sh(t, `echo changed > `+baseName+`; mkdir d; echo new > d/new`)
+	records := b.collected(t)
+	if len(records) != 3 || records[baseName] != "changed\n" || records["d/new"] != "new\n" {
+		t.Errorf("collected %q", records)
+	}
+	if image, err = os.ReadFile(b.spec.Workspace.Image); err != nil || sha256.Sum256(image) != before {
+		t.Errorf("the base image has changed (%v)", err)
+	}
+	b.sh(t, "rm "+baseName)
+	if _, deleted := b.collected(t)[baseName]; !deleted {
+		t.Error("the deletion of a file of the base was not collected")
+	}
+}
