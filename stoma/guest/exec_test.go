@@ -75,3 +75,19 @@ func TestExec(t *testing.T) {
 		}
 	})
 }
+
+// TestStreamsAreReturned runs more commands than there are streams, without
+// reading what they write.
+func TestStreamsAreReturned(t *testing.T) {
+	c := open(t, grounds[1], setup{})
+	for range stoma.MaxStreams / 2 {
+		p, err := c.Exec(ctx(t), sh("echo out; echo err >&2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Wait(ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.Close()
+	}
+}
