@@ -84,7 +84,8 @@ func helper(role string) int {
 			_, _ = io.Copy(io.Discard, in)
 			os.Exit(0)
 		}()
-		for { //nolint:staticcheck // it is there to burn
+		//lint:ignore SA5002 it is there to burn
+		for {
 		}
 	case "orphan":
 		c := exec.Command("/bin/sh", "-c", "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!")

@@ -23,7 +23,6 @@ type batch struct {
 	in     io.WriteCloser
 	out    *bufio.Reader
 	cancel context.CancelFunc
-	err    error
 }
 
 // object is the header of an object, and its content to be read to the end
