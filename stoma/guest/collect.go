@@ -118,6 +118,9 @@ func (w *walk) dir(at place) error {
 
 // entry reports one entry of the upper layer.
 func (w *walk) entry(at place, name string) error {
+	if at.path == "" && name == ".git" {
+		return nil // the workspace's own: what counts is the working tree
+	}
 	if name == ".git" || len(at.path)+len(name) > stoma.MaxPath {
 		w.summary.Skipped++
 		return nil
