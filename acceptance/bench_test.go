@@ -1,0 +1,82 @@
+package acceptance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"tendril/bench"
+)
+
+// BenchmarkRow8 compares a whole run over a small repository with what a user would
+// otherwise do by hand: gVisor's runsc on a bundle that shows the host's /usr.
+func BenchmarkRow8GrowTrue(b *testing.B) {
+	baseline := os.Getenv("TENDRIL_BENCH_BASELINE")
+	if baseline == "" {
+		b.Skip("TENDRIL_BENCH_BASELINE is not set: run `make bench`")
+	}
+	tendril := binary(b)
+	dir := b.TempDir()
+	repository := filepath.Join(dir, "repo")
+	env := append(os.Environ(), "HOME="+dir, "TENDRIL_STATE_DIR="+filepath.Join(dir, "state"), "GIT_CONFIG_GLOBAL=/dev/null")
+	run := func(name string, args ...string) error {
+		cmd := exec.Command(name, args...)
+		cmd.Env = env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", name, err, out)
+		}
+		return nil
+	}
+	script := `git init -q -b main "$1"; cd "$1"; echo base >base; git add .; git -c user.name=a -c user.email=a@localhost commit -qm base`
+	if err := run("sh", "-ec", script, "sh", repository); err != nil {
+		b.Fatal(err)
+	}
+	bundle := writeBaselineBundle(b, dir)
+	round := 0
+	grow := func() error { return run(tendril, "grow", "--substrate", repository, "--", "true") }
+	if err := grow(); err != nil { // makes the base image
+		b.Fatal(err)
+	}
+	bench.Pairs(b, grow, func() error {
+		round++
+		return run(baseline, "--root", filepath.Join(dir, "runsc"), "--network=none", "--ignore-cgroups", "--directfs=false", "--overlay2=none",
+			fmt.Sprintf("--rootless=%v", os.Getuid() != 0), "run", "-bundle", bundle, fmt.Sprintf("row8-%d", round))
+	})
+}
+
+func writeBaselineBundle(b *testing.B, dir string) string {
+	b.Helper()
+	bundle := filepath.Join(dir, "bundle")
+	for _, d := range []string{"rootfs/usr", "rootfs/proc", "rootfs/dev", "rootfs/tmp"} {
+		if err := os.MkdirAll(filepath.Join(bundle, d), 0o755); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, name := range []string{"bin", "sbin", "lib", "lib64"} {
+		if target, err := os.Readlink("/" + name); err == nil {
+			if err := os.Symlink(target, filepath.Join(bundle, "rootfs", name)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	config, err := json.Marshal(map[string]any{
+		"ociVersion": "1.2.0",
+		"root":       map[string]any{"path": "rootfs", "readonly": true},
+		"process":    map[string]any{"user": map[string]int{"uid": 0, "gid": 0}, "args": []string{"/usr/bin/true"}, "cwd": "/", "noNewPrivileges": true},
+		"mounts": []map[string]any{
+			{"destination": "/proc", "type": "proc", "source": "proc"},
+			{"destination": "/usr", "type": "bind", "source": "/usr", "options": []string{"rbind", "ro"}},
+		},
+		"linux": map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "ipc"}, {"type": "uts"}, {"type": "mount"}, {"type": "network"}}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	return bundle
+}
