@@ -48,6 +48,10 @@ const (
 	Limits        = "limits"         // what can be used is bounded
 )
 
+// ExpectedUser is a variable that tells the probes of the seal [User] which account
+// they have to find, as UID:GID. Without it any but root will do.
+const ExpectedUser = "TENDRIL_PROBE_USER"
+
 // Probe is one thing to try. Run is called once per process; it may leave its thread
 // in another state and is therefore called on a thread of its own.
 type Probe struct {

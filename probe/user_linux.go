@@ -11,7 +11,7 @@ import (
 )
 
 var userProbes = []Probe{
-	{ID: "U01", Core: true, Dimension: "process", Seal: User, What: "no uid, gid or group is 0", Run: identity},
+	{ID: "U01", Core: true, Dimension: "process", Seal: User, What: "no uid, gid or group is 0, and all are those that were applied", Run: identity},
 	{ID: "U02", Core: true, Dimension: "process", Seal: User, What: "the account cannot become another one", Run: becomeOther},
 	{ID: "U03", Dimension: "process", Seal: User, What: "a setuid program gains nothing", Run: setuidProgram},
 	{ID: "U04", Core: true, Dimension: "process", Seal: User, What: "no user namespace in which the account is root", Run: userNamespace},
@@ -28,6 +28,9 @@ func identity() Result {
 	}
 	if rg == 0 || eg == 0 || sg == 0 {
 		t.leak(fmt.Sprintf("gids %d %d %d", rg, eg, sg))
+	}
+	if want := os.Getenv(ExpectedUser); want != "" && want != fmt.Sprintf("%d:%d", r, rg) {
+		t.leak(fmt.Sprintf("uid:gid %d:%d where %s was applied", r, rg, printable(want)))
 	}
 	groups, err := unix.Getgroups()
 	if err != nil {

@@ -24,8 +24,9 @@ var selfTestEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/spro
 // selfTest tries the seals that the provider declares from inside, as the Sprout
 // would, before anything of the Sprout runs. One that leaks, or of which it cannot
 // be told, refuses the Terrarium: what a boundary is called says nothing about what
-// it is.
-func selfTest(ctx context.Context, provider string, can Capabilities, inside *stoma.Client) error {
+// it is. The User's row has to be UID:GID of the account that is met inside.
+func selfTest(ctx context.Context, provider string, can Capabilities, opened Terrarium) error {
+	callers := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, selfTestTime, errors.New("the self-test took too long"))
 	defer cancel()
 	argv := []string{StomaInside, "probe"}
@@ -39,9 +40,10 @@ func selfTest(ctx context.Context, provider string, can Capabilities, inside *st
 	if len(expected) == 0 {
 		return nil
 	}
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: argv, Env: selfTestEnv, Dir: "/workspace", Timeout: selfTestTime})
+	env := append(slices.Clone(selfTestEnv), probe.ExpectedUser+"="+appliedUser(opened.Boundary()))
+	process, err := opened.Stoma().Exec(ctx, stoma.ExecRequest{Argv: argv, Env: env, Dir: "/workspace", Timeout: selfTestTime})
 	if err != nil {
-		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %w", err)
+		return failedTest(callers, err)
 	}
 	defer process.Close()
 	process.Stdin.Close()
@@ -62,7 +64,7 @@ func selfTest(ctx context.Context, provider string, can Capabilities, inside *st
 		}
 	}
 	if err := errors.Join(lines.Err(), context.Cause(ctx)); err != nil {
-		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %w", err)
+		return failedTest(callers, err)
 	}
 	if len(expected) > 0 {
 		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %d probes did not answer", len(expected))
@@ -72,4 +74,21 @@ func selfTest(ctx context.Context, provider string, can Capabilities, inside *st
 			WithRule("a seal that cannot be applied refuses to start")
 	}
 	return nil
+}
+
+// failedTest tells a caller that gave up from a boundary that could not be tested.
+func failedTest(callers context.Context, err error) error {
+	if callers.Err() != nil {
+		return fmt.Errorf("testing the boundary from inside: %w", context.Cause(callers))
+	}
+	return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %w", err)
+}
+
+func appliedUser(rows []Row) string {
+	for _, row := range rows {
+		if row.Field == "User" {
+			return row.Applied
+		}
+	}
+	return ""
 }

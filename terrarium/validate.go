@@ -29,7 +29,7 @@ func (v validated) Open(ctx context.Context, spec Spec) (Terrarium, error) {
 	}
 	err = Verify(v.Name(), spec, t.Boundary())
 	if err == nil {
-		err = selfTest(ctx, v.Name(), v.Capabilities(), t.Stoma())
+		err = selfTest(ctx, v.Name(), v.Capabilities(), t)
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))

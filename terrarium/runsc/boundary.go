@@ -4,35 +4,38 @@ package runsc
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
+	"tendril/stoma"
 	"tendril/terrarium"
 )
 
-// boundary says, field by field, what was applied. What the kernel was asked
-// about is inspected; the rest follows from the bundle that the sentry read.
-func boundary(spec terrarium.Spec, l limits, c confinement, sentry, gofer processState) []terrarium.Row {
+// boundary says, field by field, what was applied. What was read back from a kernel,
+// the host's or the sandbox's, is inspected; the self-test probes the user; the rest
+// follows from the bundle that the sentry read.
+func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, sentry, gofer processState) []terrarium.Row {
 	rows := []terrarium.Row{
 		{Dimension: terrarium.DimensionProcess, Field: "Run", Asked: spec.Run, Applied: spec.Run, How: terrarium.Constructed, Enforced: terrarium.ByHost,
 			Note: fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)},
-		same(terrarium.DimensionFilesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only"),
+		inspected(same(terrarium.DimensionFilesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only; the gofer's mounts are compared with the view")),
 		same(terrarium.DimensionFilesystem, "Workspace.Image", spec.Workspace.Image, "read-only; changes go to the scratch file system"),
 		same(terrarium.DimensionFilesystem, "Workspace.Dir", spec.Workspace.Dir, "holds only the file behind the scratch file system"),
 		{Dimension: terrarium.DimensionNetwork, Field: "Network", Asked: spec.Network.String(), Applied: terrarium.NetworkNone.String(), How: terrarium.Inspected, Enforced: terrarium.ByHost,
 			Note: "a network namespace of its own for sentry and gofer, and the sentry's --network=none"},
 		same(terrarium.DimensionProcess, "Env", strings.Join(names(spec.Env), " "), "nothing is inherited"),
 		same(terrarium.DimensionFilesystem, "WritableRoot", fmt.Sprint(spec.WritableRoot), ""),
-		{Dimension: terrarium.DimensionProcess, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Constructed, Enforced: terrarium.ByHost, Note: "no account of the host"},
+		{Dimension: terrarium.DimensionProcess, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Probed, Enforced: terrarium.ByHost, Note: "no account of the host"},
 	}
-	return append(rows, limitRows(spec, l, c)...)
+	return append(rows, limitRows(spec, l, c, inside)...)
 }
 
-func limitRows(spec terrarium.Spec, l limits, c confinement) []terrarium.Row {
+func limitRows(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat) []terrarium.Row {
 	return []terrarium.Row{
 		cpuRow(spec, l, c),
 		memoryRow(spec, l, c),
-		terrarium.LimitRow("Disk", withDefault(spec.Disk, l.disk), l.disk, terrarium.Constructed, terrarium.ByHost, "size of the scratch file system, kept by the sentry"),
-		terrarium.LimitRow("Pids", withDefault(spec.Pids, l.pids), l.pids, terrarium.Constructed, terrarium.ByHost, "the sentry's pids controller"),
+		terrarium.LimitRow("Disk", withDefault(spec.Disk, l.disk), scratchSize(l, inside), terrarium.Inspected, terrarium.ByHost, "size of the scratch file system, kept by the sentry"),
+		terrarium.LimitRow("Pids", withDefault(spec.Pids, l.pids), inside.ProcessMax, terrarium.Inspected, terrarium.ByHost, "the sentry's pids controller"),
 		terrarium.LimitRow("Output", spec.Output, spec.Output.Value, terrarium.Constructed, terrarium.ByHost, "counted by the Stem"),
 		terrarium.LimitRow("Wall", spec.Wall, spec.Wall.Value, terrarium.Constructed, terrarium.ByHost, "the sandbox is killed from outside"),
 		terrarium.LimitRow("Idle", spec.Idle, spec.Idle.Value, terrarium.Constructed, terrarium.ByHost, "watched by the Stem"),
@@ -59,6 +62,16 @@ func memoryRow(spec terrarium.Spec, l limits, c confinement) terrarium.Row {
 	return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Constructed, terrarium.Sampled, "sampled: "+c.why)
 }
 
+// scratchSize is the limit of the disk when the scratch file system has that size,
+// give or take a page.
+func scratchSize(l limits, inside stoma.Stat) int64 {
+	page := int64(os.Getpagesize())
+	if inside.ScratchSize > l.disk-page && inside.ScratchSize < l.disk+page {
+		return l.disk
+	}
+	return inside.ScratchSize
+}
+
 // withDefault is the limit as asked, with the default where nobody asked.
 func withDefault[T int | int64](asked terrarium.Limit[T], applied T) terrarium.Limit[T] {
 	if asked.Value == 0 {
@@ -76,6 +89,11 @@ func askedUser(spec terrarium.Spec, l limits) string {
 
 func same(dimension, field, value, note string) terrarium.Row {
 	return terrarium.Row{Dimension: dimension, Field: field, Asked: value, Applied: value, How: terrarium.Constructed, Enforced: terrarium.ByHost, Note: note}
+}
+
+func inspected(row terrarium.Row) terrarium.Row {
+	row.How = terrarium.Inspected
+	return row
 }
 
 func suffix(dirs []string) string {

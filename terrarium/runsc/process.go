@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"tendril/fault"
@@ -162,9 +163,19 @@ func (p *process) listen() {
 	}
 }
 
-// diagnose turns a failure to start into what a person can act on.
+// diagnoseTime is how long a sandbox that failed to start may take to end.
+const diagnoseTime = 10 * time.Second
+
+// diagnose ends a sandbox that failed to start, and turns the failure into what a
+// person can act on. What the Stoma said is what it met inside and refused.
 func (p *process) diagnose(err error) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), diagnoseTime, errors.New("it failed to start"))
+	defer cancel()
+	err = errors.Join(err, p.end(ctx)) // and what it said is whole
 	said := strings.TrimSpace(p.stderr.String())
+	if _, refusal, ok := strings.Cut("\n"+said, "\nstoma: "); ok {
+		return fault.New(fault.BrokenBoundary, "the Stoma does not work in what was made for it: %s: %w", refusal, err)
+	}
 	if said != "" {
 		err = fmt.Errorf("%w (it said: %q)", err, said)
 	}

@@ -158,9 +158,12 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if t.stoma, err = stoma.Connect(ctx, t.process.stream, stoma.Options{}); err != nil {
 		return nil, t.process.diagnose(err)
 	}
+	if t.inside, err = t.stoma.Stat(ctx); err != nil {
+		return nil, fault.New(fault.BrokenBoundary, "reading back the limits that are kept inside: %w", err)
+	}
 	// The Stoma answers only after the sentry has installed its filters and
 	// mounted everything: what is read now is what the Sprout will meet.
-	if t.sentry, t.gofer, err = readBack(t.process.sentry, t.process.gofer); err != nil {
+	if t.sentry, t.gofer, err = readBack(t.process.sentry, t.process.gofer, b.view, p.Stoma); err != nil {
 		return nil, err
 	}
 	t.startWatching(b.bundle.scratch)
@@ -176,6 +179,7 @@ type open struct {
 	confinement confinement
 	process     *process
 	stoma       *stoma.Client
+	inside      stoma.Stat // before the first exec
 	sentry      processState
 	gofer       processState
 	exceeded    chan terrarium.LimitName
@@ -289,7 +293,7 @@ func userNamespaceRemedy() string {
 
 // Boundary implements [terrarium.Terrarium].
 func (t *open) Boundary() []terrarium.Row {
-	return boundary(t.spec, t.limits, t.confinement, t.sentry, t.gofer)
+	return boundary(t.spec, t.limits, t.confinement, t.inside, t.sentry, t.gofer)
 }
 
 func describeUser(u terrarium.User) string { return fmt.Sprintf("%d:%d", u.UID, u.GID) }

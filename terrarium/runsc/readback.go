@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tendril/fault"
+	"tendril/rootfs"
 )
 
 // nobody is the uid that gVisor gives a sentry which needs no file of the host.
@@ -50,8 +51,12 @@ func expectations() (sentry, gofer expected) {
 	return expected{"sentry", nobody, capSysPtrace}, expected{"gofer", 0, fileCapabilities | capSysChroot}
 }
 
-// readBack refuses a wall whose processes are not as expected.
-func readBack(sentryPID, goferPID int) (sentry, gofer processState, err error) {
+// readBack refuses a wall whose processes are not as expected, or that shows
+// something else of the host than the view.
+func readBack(sentryPID, goferPID int, view rootfs.View, stomaPath string) (sentry, gofer processState, err error) {
+	if err := readBackSettings(sentryPID); err != nil {
+		return sentry, gofer, err // the rest follows from these
+	}
 	wantSentry, wantGofer := expectations()
 	if sentry, err = stateOf(sentryPID); err != nil {
 		return sentry, gofer, err
@@ -59,14 +64,14 @@ func readBack(sentryPID, goferPID int) (sentry, gofer processState, err error) {
 	if gofer, err = stateOf(goferPID); err != nil {
 		return sentry, gofer, err
 	}
-	if err := wantSentry.compare(sentry); err != nil {
-		return sentry, gofer, err
-	}
 	return sentry, gofer, errors.Join(
+		wantSentry.compare(sentry),
 		wantGofer.compare(gofer),
-		readBackSettings(sentryPID),
 		readBackNamespaces(sentryPID, "ipc", "mnt", "net", "pid", "user", "uts"),
 		readBackNamespaces(goferPID, "ipc", "mnt", "net", "pid", "uts"),
+		readBackEnvironment("sentry", sentryPID),
+		readBackEnvironment("gofer", goferPID),
+		readBackMounts(goferPID, view, stomaPath),
 	)
 }
 

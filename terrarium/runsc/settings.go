@@ -100,3 +100,25 @@ func readBackNamespaces(pid int, kinds ...string) error {
 	}
 	return nil
 }
+
+// readBackEnvironment refuses a process of the wall that inherited a variable.
+func readBackEnvironment(role string, pid int) error {
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return fault.New(fault.BrokenBoundary, "reading back the %s's environment: %w", role, err)
+	}
+	return compareEnvironment(role, environ)
+}
+
+// gVisor's variable for its own start.
+const startVariable = "RUNSC_START_TIME_NANOS"
+
+func compareEnvironment(role string, environ []byte) error {
+	for variable := range bytes.SplitSeq(bytes.TrimRight(environ, "\x00"), []byte{0}) {
+		if name, _, _ := strings.Cut(string(variable), "="); name != "" && name != startVariable {
+			return fault.New(fault.BrokenBoundary, "the wall's %s has the variable %q in its environment", role, name).
+				WithRule("nothing is inherited")
+		}
+	}
+	return nil
+}

@@ -32,7 +32,7 @@ func testClose(t *testing.T, g *ground) {
 	if err := b.Close(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	leavesNothing(t, b.spec, "after Close")
+	LeavesNothing(t, b.spec, "after Close")
 	for process := range descendants() {
 		if inside[process] && !before[process] {
 			t.Errorf("after Close the process %s is still there", process)
@@ -57,7 +57,7 @@ func testClosingTwice(t *testing.T, g *ground) {
 			if err := b.Close(ctx); err != nil {
 				t.Error(err)
 			}
-			leavesNothing(t, b.spec, "after one of several Closes")
+			LeavesNothing(t, b.spec, "after one of several Closes")
 			b.Usage()
 			b.Boundary()
 		})
@@ -85,7 +85,7 @@ func testGivingUp(t *testing.T, g *ground) {
 			t.Errorf("giving up after %d ms was answered with %v", after, err)
 		}
 		cancel()
-		leavesNothing(t, spec, fmt.Sprintf("after giving up in %d ms", after))
+		LeavesNothing(t, spec, fmt.Sprintf("after giving up in %d ms", after))
 	}
 	if reasons[false] == 0 {
 		t.Error("a Terrarium was opened for a caller that had given up before")
@@ -169,7 +169,7 @@ func testSweep(t *testing.T, g *ground) {
 				if err := g.bare.Sweep(within(t), spec.Run, spec.Workspace.Dir); err != nil {
 					t.Fatalf("sweeping: %v", err)
 				}
-				leavesNothing(t, spec, "after Sweep")
+				LeavesNothing(t, spec, "after Sweep")
 			}
 		})
 	}

@@ -157,8 +157,9 @@ func descendants() map[string]bool {
 	return found
 }
 
-// leavesNothing fails when the host has anything of the run.
-func leavesNothing(t *testing.T, spec terrarium.Spec, after string) {
+// LeavesNothing fails the test when the host has anything of the run: a process, a
+// control group, a mount or a file. After says after what.
+func LeavesNothing(t *testing.T, spec terrarium.Spec, after string) {
 	t.Helper()
 	if tr := tracesOf(spec); !tr.none() {
 		t.Errorf("%s there is still: %s", after, tr)

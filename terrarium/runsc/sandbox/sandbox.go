@@ -69,8 +69,11 @@ func Main() {
 
 func keep() error {
 	orders := bufio.NewReaderSize(os.NewFile(keeper.ControlFD, "control"), keeper.MaxOrder)
-	unix.CloseOnExec(keeper.ControlFD)
-	unix.CloseOnExec(keeper.StatusFD)
+	// Nothing reaches the sandbox but what gVisor gives it: neither the pipes to the
+	// Stem nor what the Stem itself may have inherited.
+	if err := closeOnExec(); err != nil {
+		return err
+	}
 	report := &reporter{encoder: json.NewEncoder(os.NewFile(keeper.StatusFD, "status"))}
 	order, err := readOrder(orders)
 	if err == nil {
@@ -78,6 +81,21 @@ func keep() error {
 	}
 	if err != nil {
 		return report.send(keeper.Report{Error: err.Error()})
+	}
+	return nil
+}
+
+// closeOnExec marks every descriptor above 2. The close_range(2) that could do it came
+// with Linux 5.11 only.
+func closeOnExec() error {
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("closing inherited descriptors: %w", err)
+	}
+	for _, e := range fds {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
 	}
 	return nil
 }
