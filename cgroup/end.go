@@ -136,12 +136,12 @@ func members(dir string) []int {
 }
 
 // subtree returns dir and the groups below it, parents first. A group that is gone has
-// none.
+// none, and so has one that this process may not read: it is of another account.
 func subtree(dir string) ([]string, error) {
 	var out []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 			return nil
 		case err != nil:
 			return err
