@@ -262,11 +262,14 @@ func (g *garden) eventually(what string, done func() bool) {
 	}
 }
 
-// awaitOutput waits until the newest unknown run has written the word.
-func (g *garden) awaitOutput(known map[run.ID]bool, word string) run.Run {
+// awaitOutput waits until the newest unknown run, which p runs, has written the word.
+func (g *garden) awaitOutput(p *growing, known map[run.ID]bool, word string) run.Run {
 	g.t.Helper()
 	var r run.Run
 	g.eventually("a run writes "+word, func() bool {
+		if p.hasEnded() {
+			g.t.Fatalf("the run has ended: %+v", p.wait())
+		}
 		var there bool
 		r, there = g.newest(known)
 		return there && strings.Contains(g.output(r.ID), word)

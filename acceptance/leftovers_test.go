@@ -79,7 +79,10 @@ func (g *garden) leftovers() []string {
 	var left []string
 	found := func(format string, args ...any) { left = append(left, fmt.Sprintf(format, args...)) }
 
-	reap(g.t)
+	g.eventually("what has lost its memory is gone", func() bool {
+		reap(g.t)
+		return !slices.ContainsFunc(descendants(g.t, os.Getpid()), func(p hostProcess) bool { return p.command == "" })
+	})
 	for _, p := range descendants(g.t, os.Getpid()) {
 		found("process %d (%s): %s", p.pid, p.state, p.command)
 	}
