@@ -43,7 +43,7 @@ func appendHello(b []byte, h Hello) []byte {
 func readHello(r MessageReader) (Hello, error) {
 	var preface [len(magic) + 2]byte
 	if _, err := io.ReadFull(r, preface[:]); err != nil {
-		return Hello{}, fmt.Errorf("the other half of the Stoma said nothing: %w", err)
+		return Hello{}, fmt.Errorf("before it said anything: %w", err)
 	}
 	if !bytes.HasPrefix(preface[:], []byte(magic)) {
 		return Hello{}, violation("wrong magic")
