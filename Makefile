@@ -36,7 +36,7 @@ demo:
 
 test:
 	@scripts/check build
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory bin/baseline
 	@scripts/test $(RACE)
 
 lint:

@@ -16,7 +16,7 @@ import (
 )
 
 // runscVariable names a stock, static runsc for the tests that want a real sandbox.
-const runscVariable = "TENDRIL_RUNSC"
+const runscVariable = "TENDRIL_TEST_RUNSC"
 
 // inSandbox runs a shell script as the Sprout in a gVisor container whose root is the
 // view, and returns what it said.
