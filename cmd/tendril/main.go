@@ -62,8 +62,13 @@ func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // command runs one command line and returns its exit status.
 func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	// Ctrl-C ends a run in order: its work is kept. A second one ends tendril.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// Ctrl-C ends a run in order, and so does a terminal that is closed: its work is
+	// kept. A second signal ends tendril.
+	ending := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
+		ending = append(ending, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	defer stop()
 	// That nobody reads what is printed is an error of the write, and no reason to
 	// drop a run. Caught, not ignored: what is ignored stays so in child processes.
