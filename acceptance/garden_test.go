@@ -144,7 +144,18 @@ type growing struct {
 // start starts the product, leader of a process group as a shell would make it.
 func (g *garden) start(args ...string) *growing {
 	g.t.Helper()
-	p := &growing{g: g, cmd: exec.Command(g.binary, args...), ended: make(chan struct{})}
+	return g.launch(exec.Command(g.binary, args...))
+}
+
+// startAs starts the product through a shell, for which it is $0.
+func (g *garden) startAs(script string, args ...string) *growing {
+	g.t.Helper()
+	return g.launch(exec.Command("sh", slices.Concat([]string{"-c", script, g.binary}, args)...))
+}
+
+func (g *garden) launch(cmd *exec.Cmd) *growing {
+	g.t.Helper()
+	p := &growing{g: g, cmd: cmd, ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Dir = g.env, g.home
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
