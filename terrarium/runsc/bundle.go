@@ -28,7 +28,7 @@ const (
 // The Stoma's capabilities: to become the Sprout, to signal it, and, until the
 // overlay and the scratch directories are mounted, to mount. It gives up the
 // last before the first exec.
-var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_CHOWN", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
+var stomaCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_CHOWN", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_FOWNER"}
 
 // deviceSize and sharedMemorySize bound the two memory file systems that are not
 // part of the disk limit; the memory limit counts them too.
@@ -109,7 +109,7 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 			Cwd: "/",
 			Env: []string{},
 			Capabilities: &specs.LinuxCapabilities{
-				Bounding: stomaCapabilities, Effective: stomaCapabilities, Permitted: stomaCapabilities,
+				Inheritable: stomaCapabilities, Effective: stomaCapabilities, Permitted: stomaCapabilities,
 			},
 			NoNewPrivileges: true,
 			Rlimits: []specs.POSIXRlimit{
