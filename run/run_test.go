@@ -240,7 +240,7 @@ func TestTransitions(t *testing.T) {
 			t.Errorf("%s can get stuck", from)
 		}
 	}
-	for _, no := range [][2]State{{Running, Refused}, {Running, Fruited}, {Queued, Running}, {Preparing, Unchanged}, {"", Queued}, {Queued, "done"}} {
+	for _, no := range [][2]State{{Collecting, Refused}, {Running, Fruited}, {Queued, Running}, {Preparing, Unchanged}, {"", Queued}, {Queued, "done"}} {
 		if Transition(no[0], no[1]) == nil {
 			t.Errorf("%q may become %q", no[0], no[1])
 		}

@@ -31,11 +31,12 @@ const (
 //
 // The work is handed over only by way of Collecting. Stopped follows Running
 // directly when the wall had to be killed and nothing could be collected.
-// Refused is for requests: once a command could have run, it is no longer true.
+// Refused is for requests, and says that nothing ran: it follows Running only when
+// the command turned out not to exist inside.
 var transitions = map[State][]State{
 	Queued:     {Preparing, Refused, Withered, Stopped, Lost},
 	Preparing:  {Running, Refused, Withered, Stopped, Lost},
-	Running:    {Collecting, Withered, Stopped, Lost},
+	Running:    {Collecting, Refused, Withered, Stopped, Lost},
 	Collecting: {Fruited, Unchanged, Withered, Stopped, Lost},
 	Fruited:    nil,
 	Unchanged:  nil,

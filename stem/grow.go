@@ -29,9 +29,12 @@ type growth struct {
 
 	base      *substrate.Base
 	terrarium terrarium.Terrarium
+	boundary  []terrarium.Row
 	process   *stoma.Process
 	ending    ending
 	fruit     *substrate.Fruit
+	summary   stoma.Summary
+	result    substrate.Result
 }
 
 const (
@@ -49,7 +52,7 @@ func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if err != nil {
 		return run.Run{}, err
 	}
-	defer plan.repository.Close()
+	defer plan.close()
 	g, err := s.begin(ctx, plan) // durable before anything acts on it
 	if err != nil {
 		return run.Run{}, err
@@ -89,9 +92,6 @@ func (s *Stem) begin(ctx context.Context, p *plan) (*growth, error) {
 		return nil, errors.Join(err, g.plot.remove())
 	}
 	g.events = &eventLog{stem: s, id: g.id, emit: func(e run.Event) { capability.Emit(ctx, e) }}
-	if left := p.leftOut(); left != "" {
-		g.warn(ctx, left)
-	}
 	return g, nil
 }
 
@@ -115,7 +115,7 @@ func (g *growth) takeBase(ctx context.Context) error {
 		return err
 	}
 	g.base = base
-	return g.change(ctx, func(r *run.Run) { r.Base = &base.Commit.ID })
+	return nil
 }
 
 // openWall opens the Terrarium. It comes back with a boundary that was read back
@@ -134,20 +134,22 @@ func (g *growth) openWall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.terrarium = opened
-	rows := opened.Boundary()
-	for _, row := range rows {
+	g.terrarium, g.boundary = opened, opened.Boundary()
+	if left := g.plan.leftOut(); left != "" {
+		g.warn(ctx, left)
+	}
+	for _, row := range g.boundary {
 		if note := unenforced(row); note != "" {
 			g.warn(ctx, note)
 		}
 	}
-	return g.change(ctx, func(r *run.Run) { r.Boundary, r.Unenforced = recordRows(rows), unenforcedLimits(rows) })
+	return nil
 }
 
 // firstExec starts the Sprout's command: the first thing of the Sprout's that
 // runs.
 func (g *growth) firstExec(ctx context.Context) error {
-	if err := g.enter(ctx, run.Running, nil); err != nil {
+	if err := g.enter(ctx, run.Running, g.describe); err != nil {
 		return err
 	}
 	g.stem.config.Progress("", 0, 0)
@@ -264,10 +266,8 @@ func (g *growth) feed(ctx context.Context) (stop func()) {
 func (g *growth) harvest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, collectTime, fault.New(fault.Unavailable, "the work could not be collected within %v", collectTime))
 	defer cancel()
-	err := g.enter(ctx, run.Collecting, func(r *run.Run) {
-		// From here on a successor can finish the run: what ended it is known.
-		r.Exit, r.Stop, r.Partial = g.ending.exit, g.ending.stop, g.ending.stop != nil
-	})
+	// From here on a successor can finish the run: what ended it is known.
+	err := g.enter(ctx, run.Collecting, g.describe)
 	if err != nil {
 		return err
 	}
@@ -275,25 +275,31 @@ func (g *growth) harvest(ctx context.Context) error {
 		return err
 	}
 	defer g.fruit.Discard()
-	summary, err := g.terrarium.Stoma().Collect(ctx, func(record stoma.Record) error {
+	g.summary, err = g.terrarium.Stoma().Collect(ctx, func(record stoma.Record) error {
 		return g.fruit.Add(substrate.Kind(record.Kind), record.Path, record.Size, record.Content)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting the work: %w", err)
 	}
-	result, err := g.fruit.Commit(ctx, substrate.Meta{
+	g.result, err = g.fruit.Commit(ctx, substrate.Meta{
 		Run: string(g.id), Pollen: g.plan.actor.Name(), Provider: g.plan.provider.Name(), Time: time.Now(),
 	})
-	if err != nil {
-		return err
+	return err
+}
+
+// describe puts into the record what is known by now of base, boundary and Fruit.
+func (g *growth) describe(r *run.Run) {
+	if g.base != nil {
+		r.Base = &g.base.Commit.ID
 	}
-	return g.change(ctx, func(r *run.Run) {
-		r.Ignored, r.Skipped = summary.Ignored+result.Ignored, summary.Skipped
-		r.Changed, r.Flags = result.Changed, recordFlags(result.Flags)
-		if result.Commit != "" {
-			r.Commit, r.Branch = &result.Commit, &result.Branch
-		}
-	})
+	r.Boundary, r.Unenforced = recordRows(g.boundary), unenforcedLimits(g.boundary)
+	r.Exit, r.Stop = g.ending.exit, g.ending.stop
+	r.Ignored, r.Skipped = g.summary.Ignored+g.result.Ignored, g.summary.Skipped
+	r.Changed, r.Flags = g.result.Changed, recordFlags(g.result.Flags)
+	if g.result.Commit != "" {
+		r.Commit, r.Branch = &g.result.Commit, &g.result.Branch
+	}
+	r.Partial = g.ending.stop != nil
 }
 
 // end closes what is open, gives the verdict, and records the end. broke is what
@@ -330,9 +336,9 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 // finish records the state that the run ends in.
 func (g *growth) finish(ctx context.Context, broke error, verdict run.Verdict) (run.Run, error) {
 	record, events, err := g.stem.state.UpdateRun(ctx, g.id, func(r *run.Run) error {
+		g.describe(r)
 		r.Verdict = &verdict
 		r.DurationMS = new(time.Since(g.started).Milliseconds())
-		r.Exit, r.Stop = g.ending.exit, g.ending.stop
 		r.Error = run.ErrorOf(broke)
 		r.State = endState(*r, broke)
 		r.Partial = r.Partial || (broke != nil && r.Commit != nil)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tendril/capability"
@@ -27,7 +28,7 @@ type plan struct {
 	input      capability.GrowInput
 	repository *substrate.Repository
 	base       substrate.Commit
-	dirty      substrate.Dirty // what the base leaves out
+	leftOut    func() string // what of the working tree the base does not hold, in words; "" if nothing
 	provider   terrarium.Provider
 	view       rootfs.View
 	limits     terrarium.Spec // only its limits are set
@@ -54,9 +55,6 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if p.base, err = p.repository.Resolve(ctx, in.Base); err != nil {
 		return nil, err
 	}
-	if p.dirty, err = p.repository.Dirty(ctx); err != nil {
-		return nil, err
-	}
 	if p.provider, err = s.choose(ctx, in.Provider); err != nil {
 		return nil, err
 	}
@@ -68,7 +66,45 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 		return nil, err
 	}
 	p.env = environment(p.view.Path(s.config.HostPath), in.Env)
-	return p, s.commandExists(p)
+	if err := s.commandExists(p); err != nil {
+		return nil, err
+	}
+	p.leftOut = s.lookAtWorktree(ctx, in)
+	return p, nil
+}
+
+// close gives back what the plan holds.
+func (p *plan) close() error {
+	p.leftOut() // it holds the repository open
+	return p.repository.Close()
+}
+
+// lookAtWorktree compares the working tree with HEAD while the wall is being made:
+// nothing but a notice depends on it. The function that it returns waits for the
+// answer, and can be called again.
+func (s *Stem) lookAtWorktree(ctx context.Context, in capability.GrowInput) func() string {
+	if in.Dirty {
+		return func() string { return "" }
+	}
+	answer := make(chan string, 1)
+	go func() { answer <- s.leftOut(ctx, in) }()
+	return sync.OnceValue(func() string { return <-answer })
+}
+
+func (s *Stem) leftOut(ctx context.Context, in capability.GrowInput) string {
+	var dirty substrate.Dirty
+	repository, err := s.store.Open(ctx, string(in.Substrate.Path))
+	if err == nil {
+		dirty, err = repository.Dirty(ctx)
+		err = errors.Join(err, repository.Close())
+	}
+	switch {
+	case err != nil:
+		return fmt.Sprintf("whether the working tree has changes that the base leaves out is not known: %v", err)
+	case dirty.Changed == 0 && dirty.Untracked == 0:
+		return ""
+	}
+	return fmt.Sprintf("the working tree has %d changed and %d untracked files that the base leaves out (--dirty takes them along)", dirty.Changed, dirty.Untracked)
 }
 
 const sproutHome = "/home/sprout"
@@ -194,14 +230,6 @@ func hintOf(err error) string {
 		return "; " + f.Hint
 	}
 	return ""
-}
-
-// leftOut says what of the working tree the base does not hold.
-func (p *plan) leftOut() string {
-	if p.input.Dirty || (p.dirty.Changed == 0 && p.dirty.Untracked == 0) {
-		return ""
-	}
-	return fmt.Sprintf("the working tree has %d changed and %d untracked files that the base leaves out (--dirty takes them along)", p.dirty.Changed, p.dirty.Untracked)
 }
 
 // record is the run as it is when nothing has been done yet.

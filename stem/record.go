@@ -43,19 +43,11 @@ func (l *eventLog) emitAll(events []run.Event) {
 	}
 }
 
-// enter moves the run into the next state, durably.
+// enter moves the run into the next state, durably, with what else is known.
 func (g *growth) enter(ctx context.Context, next run.State, also func(*run.Run)) error {
-	return g.change(ctx, func(r *run.Run) {
-		r.State = next
-		if also != nil {
-			also(r)
-		}
-	})
-}
-
-func (g *growth) change(ctx context.Context, change func(*run.Run)) error {
 	_, events, err := g.stem.state.UpdateRun(context.WithoutCancel(ctx), g.id, func(r *run.Run) error {
-		change(r)
+		r.State = next
+		also(r)
 		return nil
 	})
 	if err != nil {
