@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"stoma/binary":            {},
 	"stoma/guest":             {"stoma", "ignore"},
 	"terrarium":               {"stoma", "probe"},
-	"terrarium/runsc":         {"terrarium", "terrarium/runsc/keeper", "stoma", "probe", "rootfs", "cgroup"},
+	"terrarium/runsc":         {"terrarium", "terrarium/runsc/keeper", "stoma", "probe", "rootfs", "cgroup", "erofs"},
 	"terrarium/runsc/keeper":  {},
 	"terrarium/runsc/sandbox": {"terrarium/runsc/keeper"},
 	"terrarium/terrariumtest": {"terrarium", "stoma", "probe", "erofs"},

@@ -41,7 +41,7 @@ type Options struct {
 
 // Attr are an entry's own attributes.
 type Attr struct {
-	Perm fs.FileMode // permission bits; nothing else is kept
+	Perm fs.FileMode // permission bits and fs.ModeSticky; nothing else is kept
 	Time time.Time   // zero: the image's
 }
 
@@ -81,6 +81,7 @@ const (
 	modeRegular = 0o100000
 	modeSymlink = 0o120000
 	modeType    = 0o170000
+	modeSticky  = 0o001000
 
 	typeRegular = 1
 	typeDir     = 2
@@ -161,7 +162,13 @@ func (w *Writer) timeOf(attr Attr) time.Time {
 	return attr.Time
 }
 
-func perm(attr Attr) uint16 { return uint16(attr.Perm.Perm()) }
+func perm(attr Attr) uint16 {
+	mode := uint16(attr.Perm.Perm())
+	if attr.Perm&fs.ModeSticky != 0 {
+		mode |= modeSticky
+	}
+	return mode
+}
 
 func (w *Writer) newInode(kind uint16, attr Attr) *inode {
 	return &inode{mode: kind | perm(attr), time: w.timeOf(attr), nlink: 1}

@@ -3,14 +3,19 @@
 package runsc
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"tendril/erofs"
 	"tendril/rootfs"
 	"tendril/terrarium"
 )
@@ -37,23 +42,26 @@ const (
 	sharedMemorySize = "64m"
 )
 
-// bundle is the directory that gVisor reads: the specification and the skeleton
-// of the root file system.
+// bundle is the directory that gVisor reads: the specification, and the skeleton of
+// the root file system as an image, which the sentry mounts itself. So nothing in it
+// costs a file on the host, and what is in it belongs to root inside, whoever runs it.
 type bundle struct {
-	dir     string
-	scratch string // holds the file that backs the scratch file system
-	empty   string // an empty file, shown where a file of the host must not be
+	dir      string
+	skeleton string // the image of the root file system
+	scratch  string // holds the file that backs the scratch file system
+	empty    string // an empty file, shown where a file of the host must not be
 }
 
 // bundleBelow names the parts of a bundle in dir.
 func bundleBelow(dir string) bundle {
-	return bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch"), empty: filepath.Join(dir, "bundle", "empty")}
+	b := bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch")}
+	b.skeleton, b.empty = filepath.Join(b.dir, "skeleton.erofs"), filepath.Join(b.dir, "empty")
+	return b
 }
 
 // write makes the bundle. On an error the caller removes what is there.
 func (b bundle) write(view rootfs.View, oci *specs.Spec) error {
-	root := filepath.Join(b.dir, "rootfs")
-	for _, d := range []string{b.dir, root, b.scratch} {
+	for _, d := range []string{b.dir, filepath.Join(b.dir, emptyRoot), b.scratch} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return fmt.Errorf("making the bundle: %w", err)
 		}
@@ -61,11 +69,8 @@ func (b bundle) write(view rootfs.View, oci *specs.Spec) error {
 	if err := os.WriteFile(b.empty, nil, 0o444); err != nil {
 		return fmt.Errorf("making the bundle: %w", err)
 	}
-	if err := view.Build(root); err != nil {
-		return fmt.Errorf("making the root file system in %s: %w", root, err)
-	}
-	if err := addMountPoints(root); err != nil {
-		return fmt.Errorf("making the root file system in %s: %w", root, err)
+	if err := writeSkeleton(b.skeleton, view); err != nil {
+		return fmt.Errorf("making the root file system %s: %w", b.skeleton, err)
 	}
 	data, err := json.Marshal(oci)
 	if err != nil {
@@ -77,22 +82,47 @@ func (b bundle) write(view rootfs.View, oci *specs.Spec) error {
 	return nil
 }
 
-// addMountPoints makes what the wall needs beside the view. The root is opened
-// beneath an os.Root: a view is data, and data must not lead elsewhere.
-func addMountPoints(path string) error {
-	root, err := os.OpenRoot(path)
+// emptyRoot is the directory that an OCI bundle has to name as its root. It stays
+// empty: the root is the skeleton.
+const emptyRoot = "rootfs"
+
+// writeSkeleton writes the directories, links and files of the view, and what the wall
+// needs beside them.
+func writeSkeleton(path string, view rootfs.View) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	private := strings.TrimPrefix(insidePrivate, "/")
-	for _, dir := range []string{private, private + "/base", private + "/scratch"} {
-		if err := root.Mkdir(dir, 0o700); err != nil {
+	image := erofs.New(f, erofs.Options{Time: time.Now()})
+	if err = fillSkeleton(image, view); err == nil {
+		err = image.Close()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func fillSkeleton(image *erofs.Writer, view rootfs.View) error {
+	inside := func(path string) string { return strings.TrimPrefix(path, "/") }
+	dirs := append(slices.Clone(view.Dirs), rootfs.Dir{Path: insidePrivate, Mode: 0o700},
+		rootfs.Dir{Path: insideBase, Mode: 0o700}, rootfs.Dir{Path: insideScratch, Mode: 0o700})
+	for _, d := range dirs {
+		if d.Path == filepath.Dir(terrarium.StomaInside) {
+			d.Mode = 0o711 // the Sprout may enter it and execute the Stoma, as probes do
+		}
+		if err := image.Dir(inside(d.Path), erofs.Attr{Perm: d.Mode}); err != nil {
 			return err
 		}
 	}
-	// The Sprout may enter the directory and execute the Stoma, as probes do.
-	return errors.Join(root.Chmod(".tendril", 0o711), root.Chmod(strings.TrimPrefix(terrarium.StomaInside, "/"), 0o555))
+	for _, path := range slices.Sorted(maps.Keys(view.Links)) {
+		if err := image.Symlink(inside(path), view.Links[path], erofs.Attr{}); err != nil {
+			return err
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(view.Files)) {
+		if _, err := image.File(inside(path), erofs.Attr{Perm: 0o644}, bytes.NewReader(view.Files[path])); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied limits) *specs.Spec {
@@ -100,7 +130,7 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 	return &specs.Spec{
 		Version:  "1.2.0",
 		Hostname: rootfs.Hostname,
-		Root:     &specs.Root{Path: "rootfs", Readonly: !spec.WritableRoot},
+		Root:     &specs.Root{Path: emptyRoot, Readonly: !spec.WritableRoot},
 		Process: &specs.Process{
 			User: specs.User{UID: 0, GID: 0},
 			Args: []string{terrarium.StomaInside, "init", "--user", user,
@@ -118,7 +148,7 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 			},
 		},
 		Mounts:      mounts(view, spec, b, stomaPath, applied),
-		Annotations: scratchHint(b, applied),
+		Annotations: hints(b, applied),
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
@@ -151,15 +181,17 @@ func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, a
 	)
 }
 
-// scratchHint makes the scratch mount a tmpfs that lives in a file below
-// b.scratch: the data is on the disk, not in memory, and its size is bounded by
+// hints makes the skeleton the root, and the scratch mount a tmpfs that lives in a file
+// below b.scratch: the data is on the disk, not in memory, and its size is bounded by
 // the sentry. Nothing but that file is ever created in the directory.
-func scratchHint(b bundle, applied limits) map[string]string {
-	const prefix = "dev.gvisor.spec.mount.scratch."
+func hints(b bundle, applied limits) map[string]string {
+	const root, scratch = "dev.gvisor.spec.rootfs.", "dev.gvisor.spec.mount.scratch."
 	return map[string]string{
-		prefix + "source":  b.scratch,
-		prefix + "type":    "tmpfs",
-		prefix + "share":   "container",
-		prefix + "options": fmt.Sprintf("rw,nosuid,nodev,size=%d,mode=755", applied.disk),
+		root + "source":     b.skeleton,
+		root + "type":       "erofs",
+		scratch + "source":  b.scratch,
+		scratch + "type":    "tmpfs",
+		scratch + "share":   "container",
+		scratch + "options": fmt.Sprintf("rw,nosuid,nodev,size=%d,mode=755", applied.disk),
 	}
 }

@@ -66,16 +66,17 @@ func readBackMounts(goferPID int, view rootfs.View, stomaPath string) error {
 
 const sameView = "the view of the host is what was listed, and read-only"
 
-// compareMounts wants the root, everything that is shown, the masks, and nothing else
-// but what the host itself has mounted below a directory that is shown.
+// compareMounts wants everything that is shown, the masks, and nothing else but what
+// the host itself has mounted below a directory that is shown. The root is an image
+// that the sentry mounts, so there is none here.
 func compareMounts(gofer, host []mountPoint, shown map[string]string, masks []string) error {
-	missing := map[string]bool{"/": true}
+	missing := map[string]bool{}
 	for target := range shown {
 		missing[target] = true
 	}
 	for _, m := range gofer {
 		_, isShown := shown[m.target]
-		wanted := isShown || m.target == "/" || slices.Contains(masks, m.target)
+		wanted := isShown || slices.Contains(masks, m.target)
 		switch {
 		case !wanted && !belongs(m.target, host, shown):
 			return fault.New(fault.BrokenBoundary, "the wall shows %s, which is not part of its view of the host", m.target).WithRule(sameView)

@@ -4,6 +4,7 @@ package runsc
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,7 +89,11 @@ func TestEachSealIsNeeded(t *testing.T) {
 		{"a debug interface", setting("profile", "true"), "profile"},
 		{"another platform", setting("platform", "ptrace"), "platform"},
 
-		{"a writable root", func(b *blueprint) { b.oci.Root.Readonly = false }, "/ is writable"},
+		{"a writable root", func(b *blueprint) { b.oci.Root.Readonly = false }, "seal root-readonly"},
+		{"a directory of the host as root", func(b *blueprint) {
+			maps.DeleteFunc(b.oci.Annotations, func(name, _ string) bool { return strings.Contains(name, "rootfs") })
+			b.oci.Root.Path = directoryRoot(t, b.view)
+		}, "shows /,"},
 		{"a writable toolchain", func(b *blueprint) { remount(b, "/usr", "rw") }, "/usr is writable"},
 		{"another toolchain", func(b *blueprint) { resource(b, "/usr", secret) }, "something else than /usr"},
 		{"a writable Stoma", func(b *blueprint) { remount(b, terrarium.StomaInside, "rw") }, "/.tendril/stoma is writable"},
@@ -99,6 +104,9 @@ func TestEachSealIsNeeded(t *testing.T) {
 			b.view.Files["/etc/shadow"] = []byte("root:*:1::::::\n")
 		}, "host-files"},
 
+		{"a capability that can come back", func(b *blueprint) {
+			b.oci.Process.Capabilities.Bounding = []string{"CAP_SYS_PTRACE"}
+		}, "bounding set"},
 		{"root for the Sprout", argument("--user", 1, "--user", "0:0"), "-user"},
 		{"another account for the Sprout", argument("--user", 1, "--user", "1:1"), "seal user"},
 		{"gVisor's own devices", argument("--own-dev", 0), "seal devices"},
@@ -127,6 +135,24 @@ func TestEachSealIsNeeded(t *testing.T) {
 			terrariumtest.LeavesNothing(t, spec, "after the refusal")
 		})
 	}
+}
+
+// directoryRoot is the skeleton as a directory of the host.
+func directoryRoot(t *testing.T, view rootfs.View) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := view.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{insidePrivate, insideBase, insideScratch} {
+		if err := os.Mkdir(dir+path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Dir(dir+terrarium.StomaInside), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func remount(b *blueprint, target string, option string) {
@@ -161,7 +187,7 @@ func TestNothingIsInherited(t *testing.T) {
 	change := func(b *blueprint) {
 		b.oci.Process.Env = []string{"CANARY=of-the-stoma"}
 		caps := append(slices.Clone(stomaCapabilities), "CAP_NET_RAW", "CAP_SYS_PTRACE", "CAP_MKNOD")
-		b.oci.Process.Capabilities = &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps, Inheritable: caps, Ambient: caps}
+		b.oci.Process.Capabilities = &specs.LinuxCapabilities{Effective: caps, Permitted: caps, Inheritable: caps, Ambient: caps}
 		b.oci.Process.NoNewPrivileges = false
 	}
 	opened, err := terrarium.Validated(tampered{wall(t), change}).Open(t.Context(), specFor(t, "inherit"))
