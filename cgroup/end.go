@@ -195,7 +195,7 @@ func Remove(ctx context.Context, name string) error {
 // Sweep kills and deletes every group of this account whose name begins with prefix,
 // but those that keep wants. An empty prefix is refused.
 func Sweep(ctx context.Context, prefix string, keep func(name string) bool) error {
-	if !nameForm.MatchString(prefix) {
+	if !validName(prefix) {
 		return fmt.Errorf("%q is no prefix of control groups to sweep", prefix)
 	}
 	return sweep(ctx, hostTree, func(n string) bool { return strings.HasPrefix(n, prefix) && !keep(n) })

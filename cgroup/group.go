@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +49,17 @@ type Group struct {
 // period is the time over which CPUs is kept, in microseconds: the kernel's default.
 const period = 100_000
 
-var nameForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$`)
+// validName allows letters, digits and some punctuation, which does not come first.
+// A regular expression would be compiled at the start of every process of a sandbox.
+func validName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && (i == 0 || !strings.ContainsRune("_.-", rune(c))) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
+}
 
 // Create makes a group below this process's own (version 1) or the nearest that serves
 // (version 2), sets the limits for which there is a controller, and reads them back.
@@ -61,7 +70,7 @@ func Create(name string, limits Limits) (*Group, error) {
 }
 
 func create(t tree, name string, limits Limits) (_ *Group, err error) {
-	if !nameForm.MatchString(name) {
+	if !validName(name) {
 		return nil, fmt.Errorf("%q is no name for a control group", name)
 	}
 	if limits.CPUs < 0 || limits.MemoryHigh < 0 || limits.MemoryMax < 0 || limits.Pids < 0 {

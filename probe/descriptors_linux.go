@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -19,8 +20,19 @@ var descriptorProbes = []Probe{
 // close-on-exec flag: what has it did not come through execve(2).
 func inheritedDescriptors() Result {
 	candidates := map[int]bool{}
-	for fd := 3; fd < 64; fd++ {
-		candidates[fd] = true // whatever the list says
+	var low [61]unix.PollFd // from 3, whatever the list says
+	for i := range low {
+		low[i].Fd = int32(i + 3)
+	}
+	_, err := unix.Poll(low[:], 0)
+	for errors.Is(err, unix.EINTR) {
+		_, err = unix.Poll(low[:], 0)
+	}
+	if err != nil {
+		return unknown("poll: %s", errno(err))
+	}
+	for _, p := range low {
+		candidates[int(p.Fd)] = p.Revents&unix.POLLNVAL == 0 // that is: it is open
 	}
 	names, err := list("/proc/self/fd")
 	if err != nil {
@@ -32,7 +44,10 @@ func inheritedDescriptors() Result {
 		}
 	}
 	var found []string
-	for fd := range candidates {
+	for fd, open := range candidates {
+		if !open {
+			continue
+		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			target, _ := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 			found = append(found, fmt.Sprintf("%d (%s)", fd, target))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,7 +126,9 @@ func has(options, want string) bool {
 	return false
 }
 
-func mounts() []mountEntry {
+// mounts lists what is mounted. One process asks once: the list takes a sandbox's
+// kernel milliseconds to make, and nobody mounts meanwhile.
+var mounts = sync.OnceValue(func() []mountEntry {
 	data, err := read("/proc/self/mountinfo")
 	if err != nil {
 		return nil
@@ -144,7 +147,7 @@ func mounts() []mountEntry {
 		out = append(out, m)
 	}
 	return out
-}
+})
 
 // leadsToMount reports whether path is a mount point or a parent of one: a directory
 // that exists only so that something below it can be shown.

@@ -8,12 +8,22 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
+
+// pattern is a regular expression that is compiled when it is first needed. The
+// program that this package is part of starts four times for each sandbox, and needs
+// none of them in three.
+type pattern func() *regexp.Regexp
+
+func compiled(expression string) pattern {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // credentialFiles are names of files in which well-known tools keep credentials. A
 // nil pattern means that the name is enough; otherwise the content decides, because
 // the same file often holds harmless settings only.
-var credentialFiles = map[string]*regexp.Regexp{
+var credentialFiles = map[string]pattern{
 	"id_rsa": nil, "id_dsa": nil, "id_ecdsa": nil, "id_ecdsa_sk": nil, "id_ed25519": nil, "id_ed25519_sk": nil,
 	".netrc": nil, "_netrc": nil,
 	".git-credentials": nil,
@@ -31,28 +41,28 @@ var credentialFiles = map[string]*regexp.Regexp{
 
 	".npmrc": npmToken, "npmrc": npmToken,
 	".yarnrc":           npmToken,
-	".yarnrc.yml":       regexp.MustCompile(`(?mi)^[ \t]*npmAuth(Token|Ident)[ \t]*:[ \t]*\S`),
-	"credentials":       regexp.MustCompile(`(?mi)^[ \t]*"?(token|aws_secret_access_key|aws_session_token|:rubygems_api_key|[a-z_]*password)"?[ \t]*[=:][ \t]*\S`),
-	"credentials.toml":  regexp.MustCompile(`(?mi)^[ \t]*(token|secret-key)[ \t]*=[ \t]*"?\S`),
-	"credentials.json":  regexp.MustCompile(`(?i)"(token|access_token|refresh_token|client_secret|private_key|accessToken|refreshToken)"\s*:\s*"\S`),
+	".yarnrc.yml":       compiled(`(?mi)^[ \t]*npmAuth(Token|Ident)[ \t]*:[ \t]*\S`),
+	"credentials":       compiled(`(?mi)^[ \t]*"?(token|aws_secret_access_key|aws_session_token|:rubygems_api_key|[a-z_]*password)"?[ \t]*[=:][ \t]*\S`),
+	"credentials.toml":  compiled(`(?mi)^[ \t]*(token|secret-key)[ \t]*=[ \t]*"?\S`),
+	"credentials.json":  compiled(`(?i)"(token|access_token|refresh_token|client_secret|private_key|accessToken|refreshToken)"\s*:\s*"\S`),
 	".credentials.json": nil,
-	"auth.json":         regexp.MustCompile(`(?i)"(http-basic|bearer|github-oauth|gitlab-token|access_token|refresh_token|OPENAI_API_KEY|key|token)"\s*:\s*["{]`),
-	"hosts.yml":         regexp.MustCompile(`(?m)^[ \t]*oauth_token[ \t]*:[ \t]*\S`),
-	"config.json":       regexp.MustCompile(`"(auth|identitytoken|registrytoken)"\s*:\s*"\S`),
-	"config":            regexp.MustCompile(`(?m)^[ \t]*(client-key-data|token|password)[ \t]*:[ \t]*\S`), // kubeconfig under its usual name
+	"auth.json":         compiled(`(?i)"(http-basic|bearer|github-oauth|gitlab-token|access_token|refresh_token|OPENAI_API_KEY|key|token)"\s*:\s*["{]`),
+	"hosts.yml":         compiled(`(?m)^[ \t]*oauth_token[ \t]*:[ \t]*\S`),
+	"config.json":       compiled(`"(auth|identitytoken|registrytoken)"\s*:\s*"\S`),
+	"config":            compiled(`(?m)^[ \t]*(client-key-data|token|password)[ \t]*:[ \t]*\S`), // kubeconfig under its usual name
 	"pip.conf":          urlPassword,
 	".condarc":          urlPassword,
-	"settings.xml":      regexp.MustCompile(`(?i)<(password|passphrase|privateKey)>\s*[^<\s$]`),
-	"gradle.properties": regexp.MustCompile(`(?mi)^[ \t]*\S*(password|token|secret)\S*[ \t]*[=:][ \t]*\S`),
-	".terraformrc":      regexp.MustCompile(`(?m)^[ \t]*token[ \t]*=[ \t]*"\S`),
-	".my.cnf":           regexp.MustCompile(`(?mi)^[ \t]*password[ \t]*=[ \t]*\S`),
+	"settings.xml":      compiled(`(?i)<(password|passphrase|privateKey)>\s*[^<\s$]`),
+	"gradle.properties": compiled(`(?mi)^[ \t]*\S*(password|token|secret)\S*[ \t]*[=:][ \t]*\S`),
+	".terraformrc":      compiled(`(?m)^[ \t]*token[ \t]*=[ \t]*"\S`),
+	".my.cnf":           compiled(`(?mi)^[ \t]*password[ \t]*=[ \t]*\S`),
 	".env":              assignment, ".env.local": assignment, ".env.production": assignment, ".envrc": assignment,
 }
 
 var (
-	npmToken    = regexp.MustCompile(`(?m)^[^#;\n]*(_authToken|_auth|_password)[ \t]*[= ][ \t]*"?[^\s$"]`) // ${VARIABLE} is no secret
-	urlPassword = regexp.MustCompile(`(?m)^[^#;\n]*://[^/\s:@]*:[^/\s@]+@`)
-	assignment  = regexp.MustCompile(`(?mi)^[ \t]*(export[ \t]+)?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY)\w*[ \t]*=[ \t]*["']?[^\s"'$]`)
+	npmToken    = compiled(`(?m)^[^#;\n]*(_authToken|_auth|_password)[ \t]*[= ][ \t]*"?[^\s$"]`) // ${VARIABLE} is no secret
+	urlPassword = compiled(`(?m)^[^#;\n]*://[^/\s:@]*:[^/\s@]+@`)
+	assignment  = compiled(`(?mi)^[ \t]*(export[ \t]+)?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY)\w*[ \t]*=[ \t]*["']?[^\s"'$]`)
 )
 
 // keyExtensions are extensions of files that hold private keys or vaults by their
@@ -68,7 +78,7 @@ var textExtensions = []string{
 
 // privateKey finds the armour of PEM (RFC 7468), OpenSSH and OpenPGP private keys,
 // also as a JSON string. More than a bare mention: base64 has to follow.
-var privateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----(\s|\\[nr])(?s:.{0,300}?)[A-Za-z0-9+/=]{32}`)
+var privateKey = compiled(`-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY( BLOCK)?-----(\s|\\[nr])(?s:.{0,300}?)[A-Za-z0-9+/=]{32}`)
 
 // maxKeyFile is the size, in bytes, above which a file is no key or settings file.
 const maxKeyFile = 64 << 10
@@ -100,7 +110,7 @@ func secretByContent(name string, data []byte) (string, bool) {
 	if holdsPrivateKey(data) {
 		return "holds a private key", true
 	}
-	if p := credentialFiles[name]; p != nil && p.Match(data) {
+	if p := credentialFiles[name]; p != nil && p().Match(data) {
 		return "holds a credential", true
 	}
 	return "", false
@@ -108,7 +118,7 @@ func secretByContent(name string, data []byte) (string, bool) {
 
 // holdsPrivateKey looks for the words first: that is what makes it cheap.
 func holdsPrivateKey(data []byte) bool {
-	return bytes.Contains(data, []byte("PRIVATE KEY")) && privateKey.Match(data)
+	return bytes.Contains(data, []byte("PRIVATE KEY")) && privateKey().Match(data)
 }
 
 // extension is [path.Ext] in lower case, and "" for a dot file without another dot.

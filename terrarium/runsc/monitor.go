@@ -60,7 +60,7 @@ func (m *monitor) watch(ctx context.Context) {
 	m.windowStart = start
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var lastFull time.Time
+	lastFull := start // what is as new as this has nothing to look at
 	for {
 		select {
 		case <-ctx.Done():

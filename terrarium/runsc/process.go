@@ -46,9 +46,9 @@ func (s stdio) Close() error {
 	return errors.Join(s.WriteCloser.Close(), s.ReadCloser.Close())
 }
 
-// startKeeper starts the keeper stopped at its first read, so that prepare can
-// put it under its limits before it does anything.
-func startKeeper(program string, prepare func(pid int) error) (*process, error) {
+// startKeeper starts the keeper, which waits for its order: it can be put under its
+// limits before it does anything.
+func startKeeper(program string) (*process, error) {
 	cmd := exec.Command(program)
 	cmd.Args = []string{keeper.Name}
 	cmd.Env = []string{} // nothing of the caller's environment reaches the sandbox
@@ -108,9 +108,6 @@ func startKeeper(program string, prepare func(pid int) error) (*process, error) 
 		cmd.Wait()
 		close(p.exited)
 	}()
-	if err := prepare(cmd.Process.Pid); err != nil {
-		return nil, errors.Join(err, p.end(context.Background()))
-	}
 	return p, nil
 }
 

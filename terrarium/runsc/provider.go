@@ -139,16 +139,18 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	// The keeper waits for its order, and loads while the rest is made.
+	if t.process, err = startKeeper(p.Program); err != nil {
+		return nil, err
+	}
 	if err := b.bundle.write(b.view, b.oci); err != nil {
 		return nil, err
 	}
 	if t.confinement, err = confine(groupName(b.spec.Run), b.limits); err != nil {
 		return nil, err
 	}
-	t.process, err = startKeeper(p.Program, func(pid int) error {
-		return errors.Join(t.confinement.take(pid, b.limits), recordKeeper(t.dir, pid))
-	})
-	if err != nil {
+	pid := t.process.cmd.Process.Pid
+	if err := errors.Join(recordKeeper(t.dir, pid), t.confinement.take(pid, b.limits)); err != nil {
 		return nil, err
 	}
 	err = t.process.order(ctx, keeper.Order{ID: b.spec.Run, Bundle: b.bundle.dir, Settings: b.settings})
