@@ -25,6 +25,7 @@ const (
 	FlagExecutable FlagKind = "executable" // has become executable
 	FlagSymlink    FlagKind = "symlink"    // leads out of the tree, or into .git
 	FlagSubmodule  FlagKind = "submodule"
+	FlagRepository FlagKind = "repository" // a directory that Git takes for a bare repository
 	FlagAttributes FlagKind = "attributes" // .gitattributes: filters, drivers, what diffs show
 	FlagLFS        FlagKind = "lfs"        // .lfsconfig: where large files are fetched from
 	FlagBinary     FlagKind = "binary"     // holds a NUL byte
@@ -124,7 +125,10 @@ func (g *gitDir) flags(ctx context.Context, format Format, changes []Change, to 
 		return nil, err
 	}
 	defer objects.Close()
-	v := &reviewer{objects: objects, tree: newBaseView(objects, to), folded: map[string]map[string]int{}, counts: map[FlagKind]int{}}
+	v := &reviewer{
+		objects: objects, tree: newBaseView(objects, to),
+		folded: map[string]map[string]int{}, searched: map[string]bool{}, counts: map[FlagKind]int{},
+	}
 	for _, c := range changes {
 		if err := v.look(c); err != nil {
 			return nil, err
@@ -134,11 +138,12 @@ func (g *gitDir) flags(ctx context.Context, format Format, changes []Change, to 
 }
 
 type reviewer struct {
-	objects *batch
-	tree    *baseView
-	folded  map[string]map[string]int // how many names of a directory fold to one
-	flags   []Flag
-	counts  map[FlagKind]int
+	objects  *batch
+	tree     *baseView
+	folded   map[string]map[string]int // how many names of a directory fold to one
+	searched map[string]bool           // directories, and so all above them, for a repository
+	flags    []Flag
+	counts   map[FlagKind]int
 }
 
 // maxFlags is how many flags of one kind are kept. The rest is counted.
@@ -177,6 +182,11 @@ func (v *reviewer) look(c Change) error {
 			return err
 		}
 	}
+	if c.Status != Deleted {
+		if err := v.embedded(c.Path); err != nil {
+			return err
+		}
+	}
 	switch c.NewMode {
 	case modeSymlink:
 		target, err := v.objects.read(c.NewID, "blob", maxBuffered)
@@ -207,6 +217,23 @@ func leaves(p, target string) string {
 		return "leads into .git"
 	}
 	return ""
+}
+
+// embedded flags a directory above a path that Git takes for a bare repository
+// (gitrepository-layout(5)): a git command in it obeys its config, and so runs what
+// the tree says, unless safe.bareRepository is explicit.
+func (v *reviewer) embedded(p string) error {
+	for at, _ := splitPath(p); at != "" && !v.searched[at]; at, _ = splitPath(at) {
+		v.searched[at] = true
+		entries, err := v.tree.dir(at)
+		if err != nil {
+			return err
+		}
+		if entries["objects"].mode == modeTree && entries["refs"].mode == modeTree && entries["HEAD"].mode != 0 {
+			v.add(FlagRepository, at, "Git takes it for a repository, and runs what its config names")
+		}
+	}
+	return nil
 }
 
 // collisions flags a path of which some part differs from a neighbour in case
