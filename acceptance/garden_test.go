@@ -93,7 +93,10 @@ func (g *garden) shell(script string, args ...string) string {
 }
 
 func (g *garden) tryShell(script string, args ...string) (string, error) {
-	cmd := exec.Command("sh", slices.Concat([]string{"-c", script, "sh"}, args)...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", slices.Concat([]string{"-c", script, "sh"}, args)...)
+	cmd.WaitDelay = time.Second
 	cmd.Env, cmd.Dir = g.env, filepath.Dir(g.home)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
