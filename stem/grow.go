@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/run"
@@ -57,11 +58,21 @@ func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if err != nil {
 		return run.Run{}, err
 	}
-	err = g.live(ctx)
+	err = s.explain(g.live(ctx))
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil && g.ending.stop == nil {
 		g.ending.stop, err = &run.Stop{Cancel: actor.Name()}, nil
 	}
 	return g.end(context.WithoutCancel(ctx), err)
+}
+
+// explain gives a full disk a remedy, where whoever met it knew none. A disk that is
+// not the state directory's has been named by then.
+func (s *Stem) explain(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Hint != "" || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	return fault.New(fault.Unavailable, "%w", err).WithHint("make room on the file system of %s, or name a directory on a larger one with TENDRIL_STATE_DIR", s.config.StateDir)
 }
 
 // live goes from the base to the Fruit. What it opens, end closes.

@@ -55,6 +55,9 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if p.base, err = p.repository.Resolve(ctx, in.Base); err != nil {
 		return nil, err
 	}
+	if err := p.repository.CheckWritable(); err != nil {
+		return nil, err
+	}
 	if p.provider, err = s.choose(ctx, in.Provider); err != nil {
 		return nil, err
 	}
