@@ -39,12 +39,21 @@ type garden struct {
 // make executable.
 func newGarden(t testing.TB) *garden {
 	t.Helper()
+	return newGardenIn(t, "")
+}
+
+// newGardenIn makes one with its state directory elsewhere.
+func newGardenIn(t testing.TB, state string) *garden {
+	t.Helper()
 	path := binary(t)
 	adoptOrphans(t)
 	root := workDir(t)
+	if state == "" {
+		state = filepath.Join(root, "state")
+	}
 	g := &garden{
 		t: t, binary: path, home: filepath.Join(root, "home"), tmp: filepath.Join(root, "tmp"),
-		state: filepath.Join(root, "state"), repo: filepath.Join(root, "repo"),
+		state: state, repo: filepath.Join(root, "repo"),
 	}
 	for _, dir := range []string{g.home, g.tmp, g.state} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -58,13 +67,16 @@ func newGarden(t testing.TB) *garden {
 	}
 	g.makeRepository(g.repo)
 	g.succeed("run", "list") // makes the state directory's content
-	store, err := state.Open(t.Context(), filepath.Join(g.state, "state.db"))
-	if err != nil {
+	var err error
+	if g.store, err = openStore(t, g.state); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
-	g.store = store
+	t.Cleanup(func() { g.store.Close() })
 	return g
+}
+
+func openStore(t testing.TB, dir string) (*state.Store, error) {
+	return state.Open(t.Context(), filepath.Join(dir, "state.db"))
 }
 
 // in is the same garden for a subtest.
