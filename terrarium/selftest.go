@@ -26,19 +26,23 @@ var selfTestEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/spro
 // be told, refuses the Terrarium: what a boundary is called says nothing about what
 // it is. The User's row has to be UID:GID of the account that is met inside.
 func selfTest(ctx context.Context, provider string, can Capabilities, opened Terrarium) error {
+	if len(can.Seals) == 0 {
+		return nil
+	}
 	callers := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, selfTestTime, errors.New("the self-test took too long"))
 	defer cancel()
 	argv := []string{StomaInside, "probe"}
 	expected := map[string]probe.Probe{}
+	unproven := map[string]bool{} // seals that no probe saw holding yet
+	for _, seal := range can.Seals {
+		unproven[seal] = true
+	}
 	for _, p := range probe.All() {
-		if p.Core && slices.Contains(can.Seals, p.Seal) {
+		if p.Core && unproven[p.Seal] {
 			argv = append(argv, p.ID)
 			expected[p.ID] = p
 		}
-	}
-	if len(expected) == 0 {
-		return nil
 	}
 	env := append(slices.Clone(selfTestEnv), probe.ExpectedUser+"="+appliedUser(opened.Boundary()))
 	process, err := opened.Stoma().Exec(ctx, stoma.ExecRequest{Argv: argv, Env: env, Dir: "/workspace", Timeout: selfTestTime})
@@ -59,6 +63,9 @@ func selfTest(ctx context.Context, provider string, can Capabilities, opened Ter
 			return fault.New(fault.BrokenBoundary, "testing the boundary from inside: an answer to the probe %s, which was not asked", result.ID)
 		}
 		delete(expected, result.ID)
+		if result.Status == probe.Sealed {
+			delete(unproven, p.Seal)
+		}
 		if result.Status != probe.Sealed && result.Status != probe.NotApplicable {
 			broken = append(broken, fmt.Sprintf("%s (seal %s): %s: %s", p.ID, p.Seal, result.Status, result.Detail))
 		}
@@ -68,6 +75,9 @@ func selfTest(ctx context.Context, provider string, can Capabilities, opened Ter
 	}
 	if len(expected) > 0 {
 		return fault.New(fault.BrokenBoundary, "testing the boundary from inside: %d probes did not answer", len(expected))
+	}
+	for seal := range unproven {
+		broken = append(broken, fmt.Sprintf("no probe saw the seal %s hold", seal))
 	}
 	if len(broken) > 0 {
 		return fault.New(fault.BrokenBoundary, "the provider %s does not seal what it declares: %s", provider, strings.Join(broken, "; ")).

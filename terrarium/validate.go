@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -143,12 +144,19 @@ func fieldAt(v reflect.Value, path string) (reflect.Value, bool) {
 func Verify(provider string, spec Spec, rows []Row) error {
 	seen := map[string]bool{}
 	for _, row := range rows {
+		if !slices.Contains(Fields(), row.Field) {
+			return fault.New(fault.BrokenBoundary, "the provider %s says what it applied for %q, which nobody can ask for", provider, row.Field)
+		}
 		seen[row.Field] = true
-		if row.Asked != row.Applied {
+		asked, required := askedLimit(spec, row.Field)
+		switch {
+		case asked != "" && row.Asked != asked:
+			return fault.New(fault.BrokenBoundary, "the provider %s took %s as %q where %q was asked", provider, row.Field, row.Asked, asked).
+				WithRule("asked = applied")
+		case row.Asked != row.Applied:
 			return fault.New(fault.BrokenBoundary, "the provider %s applied %s as %q where %q was asked", provider, row.Field, row.Applied, row.Asked).
 				WithRule("asked = applied")
-		}
-		if row.Required && row.Enforced == NotKept {
+		case required && row.Enforced == NotKept:
 			return fault.New(fault.Unavailable, "this host can neither enforce nor sample the %s limit that was asked for: %s", row.Field, row.Note).
 				WithRule("a limit that was asked for is kept or refused")
 		}
@@ -159,6 +167,20 @@ func Verify(provider string, spec Spec, rows []Row) error {
 		}
 	}
 	return nil
+}
+
+// askedLimit is what spec asks for a limit, as a row puts it, and whether somebody has
+// to have it. It is "" for the provider's default and for a field that is no limit.
+func askedLimit(spec Spec, field string) (asked string, required bool) {
+	v, ok := fieldAt(reflect.ValueOf(spec), field)
+	if !ok || !strings.HasPrefix(v.Type().Name(), "Limit[") {
+		return "", false
+	}
+	value := v.FieldByName("Value")
+	if !value.IsZero() {
+		asked = fmt.Sprint(value.Interface())
+	}
+	return asked, v.FieldByName("Required").Bool()
 }
 
 // LimitRow is the row of a limit: asked and applied as given, and whether

@@ -29,11 +29,12 @@ type process struct {
 	stream  stdio          // the Stoma's bytes
 	reports *bufio.Scanner // the keeper's
 	stderr  *tail
-	sentry  int
+	sentry  int // pids of the host; 0 before it runs
 	gofer   int
 	tasks   atomic.Pointer[keeper.Tasks] // what the sandbox's kernel counted last; nil before it did
 	exited  chan struct{}                // closed when the keeper has been reaped
 	once    sync.Once
+	target  atomic.Pointer[held] // the sentry again, for whoever kills it meanwhile
 }
 
 // stdio is the pipe pair that the Stoma speaks on.
@@ -129,6 +130,11 @@ func (p *process) order(ctx context.Context, o keeper.Order) error {
 		}
 		if report.Started {
 			p.sentry, p.gofer = report.Sentry, report.Gofer
+			target, err := holdProcess(p.sentry)
+			if err != nil || target == nil {
+				return p.diagnose(errors.Join(err, errors.New("it ended at once")))
+			}
+			p.target.Store(target)
 			go p.listen()
 			return nil
 		}
@@ -190,8 +196,8 @@ func startError(program string, err error) error {
 // kill ends the sandbox from outside, at once.
 func (p *process) kill() {
 	p.once.Do(func() {
-		if p.sentry > 0 {
-			unix.Kill(p.sentry, unix.SIGKILL)
+		if target := p.target.Load(); target != nil {
+			_ = target.signal(unix.SIGKILL) // its keeper ends it as well
 		}
 		p.control.Close()
 	})
@@ -201,6 +207,11 @@ func (p *process) kill() {
 func (p *process) end(ctx context.Context) error {
 	p.kill()
 	p.stream.Close()
+	defer func() {
+		if target := p.target.Swap(nil); target != nil {
+			target.release()
+		}
+	}()
 	select {
 	case <-p.exited:
 		return nil
