@@ -126,23 +126,28 @@ func (p *process) order(ctx context.Context, o keeper.Order) error {
 	for p.reports.Scan() {
 		report, err := parseReport(p.reports.Bytes())
 		if err != nil {
-			return p.diagnose(err)
+			return p.notStarted(ctx, err)
 		}
 		if report.Started {
 			p.sentry, p.gofer = report.Sentry, report.Gofer
 			target, err := holdProcess(p.sentry)
 			if err != nil || target == nil {
-				return p.diagnose(errors.Join(err, errors.New("it ended at once")))
+				return p.notStarted(ctx, errors.Join(err, errors.New("it ended at once")))
 			}
 			p.target.Store(target)
 			go p.listen()
 			return nil
 		}
 	}
+	return p.notStarted(ctx, errors.New("its keeper ended before it ran"))
+}
+
+// notStarted tells a caller that gave up from a sandbox that failed.
+func (p *process) notStarted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("opening the sandbox: %w", context.Cause(ctx))
 	}
-	return p.diagnose(errors.New("its keeper ended before it ran"))
+	return p.diagnose(err)
 }
 
 func parseReport(line []byte) (keeper.Report, error) {

@@ -158,10 +158,10 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 		return nil, err
 	}
 	if t.stoma, err = stoma.Connect(ctx, t.process.stream, stoma.Options{}); err != nil {
-		return nil, t.process.diagnose(err)
+		return nil, t.process.notStarted(ctx, err)
 	}
 	if t.inside, err = t.stoma.Stat(ctx); err != nil {
-		return nil, fault.New(fault.BrokenBoundary, "reading back the limits that are kept inside: %w", err)
+		return nil, fmt.Errorf("reading back the limits that are kept inside: %w", err)
 	}
 	// The Stoma answers only after the sentry has installed its filters and
 	// mounted everything: what is read now is what the Sprout will meet.
