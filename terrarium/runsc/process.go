@@ -47,6 +47,19 @@ func (s stdio) Close() error {
 	return errors.Join(s.WriteCloser.Close(), s.ReadCloser.Close())
 }
 
+// carrierSize is the capacity of each pipe of the Stoma, in bytes: what anybody may
+// have (pipe(7)), and room for several of its batches.
+const carrierSize = 1 << 20
+
+// enlarge makes a pipe hold more, if it may: that is a matter of speed only, and an
+// account has only so much for its pipes.
+func enlarge(pipe *os.File) {
+	// Not Fd, which would make reading it block a thread.
+	if raw, err := pipe.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, carrierSize) })
+	}
+}
+
 // startKeeper starts the keeper, which waits for its order: it can be put under its
 // limits before it does anything.
 func startKeeper(program string) (*process, error) {
@@ -96,6 +109,9 @@ func startKeeper(program string) (*process, error) {
 	}
 	ours, theirs = append(ours, status), append(theirs, statusEnd)
 
+	for _, end := range []*os.File{toStoma, fromStoma} {
+		enlarge(end)
+	}
 	cmd.Stdin, cmd.Stdout = stdin, stdout
 	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd}
 	err = cmd.Start()

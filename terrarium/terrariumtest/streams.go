@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"io"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +38,7 @@ func testOutput(t *testing.T, g *ground) {
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	flood := b.start(t, stoma.ExecRequest{Argv: []string{"head", "-c", strconv.Itoa(gibibyte), "/dev/zero"}})
+	flood := b.start(t, stoma.ExecRequest{Argv: []string{"dd", "if=/dev/zero", "bs=1M", "count=1024", "status=none"}})
 	if _, err := io.CopyN(io.Discard, flood.Stdout, 16*mebibyte); err != nil {
 		t.Fatal(err)
 	}
