@@ -208,7 +208,7 @@ func dockerContainer(b *testing.B) string {
 	}
 	image := docker(bytes.NewReader(archive), "import", "-")
 	b.Cleanup(func() { docker(nil, "rmi", image) })
-	container := docker(nil, "run", "--detach", "--rm", "--network", "none", image, "/bin/sleep", "86400")
-	b.Cleanup(func() { docker(nil, "kill", container) })
+	container := docker(nil, "run", "--detach", "--network", "none", image, "/bin/sleep", "86400")
+	b.Cleanup(func() { docker(nil, "rm", "--force", container) })
 	return container
 }
