@@ -131,9 +131,9 @@ func recoveryBesideALivingRun(t *testing.T, w witness) {
 	before := known(w.runs())
 	living := w.grow(`echo ready; read line; echo "$line" >living.txt`, "--stdin")
 	alive := w.awaitOutput(living, before, "ready")
-	dead, killed := w.killWhen(endless, func(r run.Run) bool { return r.State == run.Running })
-	if !killed {
-		t.Fatal("the other run ended")
+	dead, hit := w.killWhen(endless, moment{state: run.Running})
+	if !hit {
+		t.Fatal("the other run was not killed while it ran")
 	}
 	w.succeed("run", "list")
 	if r := w.get(dead.ID); r.State != run.Lost {

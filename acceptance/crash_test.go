@@ -147,44 +147,58 @@ func (w witness) branchFile(id run.ID) string {
 	return filepath.Join(w.repo, ".git/refs/heads", id.Branch())
 }
 
-// killWhen starts a run and kills its Stem as soon as it is seen in a state. What it
-// returns is what the Stem left in the database.
-func (w witness) killWhen(script string, seen func(run.Run) bool, flags ...string) (run.Run, bool) {
+// moment is when to kill a Stem.
+type moment struct {
+	state run.State
+	also  func(run.Run) bool // nil: any time in that state
+}
+
+func (m moment) is(r run.Run) bool { return r.State == m.state && (m.also == nil || m.also(r)) }
+
+// isOver reports whether the moment cannot come any more.
+func (m moment) isOver(r run.Run) bool {
+	return slices.Index(run.States(), r.State) > slices.Index(run.States(), m.state)
+}
+
+// killWhen starts a run and kills its Stem as soon as the moment is seen, or is over.
+// What it returns is what the Stem left in the database, and whether that is the
+// moment.
+func (w witness) killWhen(script string, when moment, flags ...string) (run.Run, bool) {
 	w.t.Helper()
 	before := known(w.runs())
 	p := w.grow(script, flags...)
 	for !p.hasEnded() {
-		if r, there := w.newest(before); there && seen(r) {
+		if r, there := w.newest(before); there && (when.is(r) || when.isOver(r)) {
 			p.kill()
-			return w.get(r.ID), true
+			r = w.get(r.ID)
+			return r, when.is(r)
 		}
 	}
 	return run.Run{}, false
 }
 
 func killAtEachState(t *testing.T, w witness) {
-	in := func(s run.State) func(run.Run) bool { return func(r run.Run) bool { return r.State == s } }
-	withBranch := func(r run.Run) bool { return r.State == run.Collecting && exists(w.branchFile(r.ID)) }
+	withBranch := func(r run.Run) bool { return exists(w.branchFile(r.ID)) }
+	withoutBranch := func(r run.Run) bool { return !withBranch(r) }
 	for _, c := range []struct {
 		name, script string
 		flags        []string
-		seen         func(run.Run) bool
+		when         moment
 		becomes      run.State
 	}{
-		{"queued", endless, nil, in(run.Queued), run.Lost},
-		{"preparing", endless, nil, in(run.Preparing), run.Lost},
-		{"running", endless, nil, in(run.Running), run.Lost},
-		{"collecting", plenty, nil, func(r run.Run) bool { return r.State == run.Collecting && !exists(w.branchFile(r.ID)) }, run.Lost},
-		{"with the branch", plenty, nil, withBranch, run.Fruited},
-		{"stopped, with the branch", plenty + "; sleep 1000", []string{"--wall", "3s"}, withBranch, run.Stopped},
+		{"queued", endless, nil, moment{run.Queued, nil}, run.Lost},
+		{"preparing", endless, nil, moment{run.Preparing, nil}, run.Lost},
+		{"running", endless, nil, moment{run.Running, nil}, run.Lost},
+		{"collecting", plenty, nil, moment{run.Collecting, withoutBranch}, run.Lost},
+		{"with the branch", plenty, nil, moment{run.Collecting, withBranch}, run.Fruited},
+		{"stopped, with the branch", plenty + "; sleep 1000", []string{"--wall", "3s"}, moment{run.Collecting, withBranch}, run.Stopped},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := w.in(t)
 			// Some states are over within a millisecond: what counts is the state
 			// that the database has after the kill.
-			for range 50 {
-				left, killed := w.killWhen(c.script, c.seen, c.flags...)
-				hit := killed && c.seen(left)
+			for range 100 {
+				left, hit := w.killWhen(c.script, c.when, c.flags...)
 				runs := w.afterNextStart()
 				if !hit {
 					continue
@@ -289,9 +303,15 @@ func killSeveral(t *testing.T, w witness) {
 // interruptedWrite puts down what a Stem leaves that is killed in the middle of a
 // write into the repository, which is too short to be hit from outside.
 func interruptedWrite(t *testing.T, w witness) {
-	left, killed := w.killWhen(plenty, func(r run.Run) bool { return r.State == run.Collecting && !exists(w.branchFile(r.ID)) })
-	if !killed || left.State != run.Collecting {
-		t.Skip("the Stem was too quick to be killed while it collected")
+	collecting := moment{run.Collecting, func(r run.Run) bool { return !exists(w.branchFile(r.ID)) }}
+	left, hit := w.killWhen(plenty, collecting)
+	for range 20 {
+		if !hit {
+			left, hit = w.killWhen(plenty, collecting)
+		}
+	}
+	if !hit {
+		t.Fatal("the Stem was never killed while it collected")
 	}
 	pack := filepath.Join(w.repo, ".git/objects/pack")
 	for _, path := range []string{
