@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,21 +24,32 @@ var capabilityProbes = []Probe{
 	{ID: "C14", Dimension: "capabilities", Seal: Capabilities, What: "no namespace can be made or left", Run: newNamespaces},
 }
 
-var capabilitySets = []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}
+var capabilitySetNames = []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}
 
-func capabilitySet(name string) (uint64, bool) {
-	v, ok := status("/proc/self/status", name)
-	if !ok {
-		return 0, false
+// capabilitySets reads all sets at once. An empty map says that it could not.
+func capabilitySets() map[string]uint64 {
+	data, err := read("/proc/self/status")
+	if err != nil {
+		return nil
 	}
-	n, err := strconv.ParseUint(v, 16, 64)
-	return n, err == nil
+	sets := map[string]uint64{}
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && slices.Contains(capabilitySetNames, name) {
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			if err != nil {
+				return nil
+			}
+			sets[name] = n
+		}
+	}
+	return sets
 }
 
 func heldCapabilities() Result {
 	var held []string
-	for _, name := range capabilitySets {
-		n, ok := capabilitySet(name)
+	sets := capabilitySets()
+	for _, name := range capabilitySetNames {
+		n, ok := sets[name]
 		if !ok {
 			return unknown("%s cannot be read", name)
 		}
@@ -62,8 +74,9 @@ var dangerous = map[uint]string{
 
 func dangerousCapabilities() Result {
 	var t tried
-	for _, name := range capabilitySets {
-		n, ok := capabilitySet(name)
+	sets := capabilitySets()
+	for _, name := range capabilitySetNames {
+		n, ok := sets[name]
 		if !ok {
 			return unknown("%s cannot be read", name)
 		}
@@ -83,7 +96,7 @@ func dangerousCapabilities() Result {
 // privileged knows what `docker run --privileged` gives: every capability the kernel
 // has.
 func privileged() Result {
-	n, ok := capabilitySet("CapEff")
+	n, ok := capabilitySets()["CapEff"]
 	if !ok {
 		return unknown("CapEff cannot be read")
 	}
