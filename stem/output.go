@@ -28,12 +28,13 @@ type recorder struct {
 	limit  int64         // bytes; 0 for none
 	last   atomic.Int64  // when something arrived, in Unix nanoseconds
 	full   chan struct{} // closed when the limit is reached
+	failed chan struct{} // closed when the store has failed
 	chunks chan run.OutputChunk
 	once   sync.Once
 }
 
 func newRecorder(limit int64, store func(context.Context, ...run.Event) error) *recorder {
-	r := &recorder{store: store, limit: limit, full: make(chan struct{}), chunks: make(chan run.OutputChunk, 8)}
+	r := &recorder{store: store, limit: limit, full: make(chan struct{}), failed: make(chan struct{}), chunks: make(chan run.OutputChunk, 8)}
 	r.last.Store(time.Now().UnixNano())
 	return r
 }
@@ -53,6 +54,7 @@ func (r *recorder) record(ctx context.Context, stdout, stderr io.Reader) error {
 	}()
 	err := r.write(ctx)
 	if err != nil {
+		close(r.failed)
 		cancel(err)
 	}
 	for range r.chunks { // lets the readers end

@@ -57,6 +57,8 @@ func (g *growth) supervise(ctx context.Context, process *stoma.Process, output *
 			return stoppedBy(limit)
 		case <-output.full:
 			return stoppedBy(terrarium.LimitOutput)
+		case <-output.failed:
+			return ending{} // record says why; what cannot be recorded must not go on
 		case <-ctx.Done():
 			return ending{stop: &run.Stop{Cancel: g.plan.actor.Name()}}
 		case <-poll.C:
