@@ -19,11 +19,14 @@ func (a Actor) Name() string { return a.name }
 // LocalBotanist is the person who owns the Stem's process, which proves it.
 func LocalBotanist() Actor { return Actor{name: "botanist"} }
 
-// handler does the work of one capability. Its input has been validated.
-type handler func(s *Stem, ctx context.Context, actor Actor, input any) (any, error)
+// handler does the work of one capability, on an input that has been validated.
+type handler struct {
+	input, output reflect.Type
+	do            func(s *Stem, ctx context.Context, actor Actor, input any) (any, error)
+}
 
-// handlers is filled by what the capabilities' types say, so that a handler of
-// another type does not compile.
+// handlers has one for each capability, of the types that its definition says; a
+// test compares the two.
 var handlers = map[string]handler{
 	"sprout.grow":     handle((*Stem).grow),
 	"run.list":        handle((*Stem).listRuns),
@@ -39,9 +42,9 @@ var handlers = map[string]handler{
 }
 
 func handle[In, Out any](do func(*Stem, context.Context, Actor, In) (Out, error)) handler {
-	return func(s *Stem, ctx context.Context, actor Actor, input any) (any, error) {
+	return handler{reflect.TypeFor[In](), reflect.TypeFor[Out](), func(s *Stem, ctx context.Context, actor Actor, input any) (any, error) {
 		return do(s, ctx, actor, input.(In))
-	}
+	}}
 }
 
 // validator is what every input is.
@@ -67,5 +70,5 @@ func (s *Stem) Invoke(ctx context.Context, actor Actor, name string, input any) 
 	if err := input.(validator).Validate(); err != nil {
 		return nil, err
 	}
-	return handlers[name](s, ctx, actor, input)
+	return handlers[name].do(s, ctx, actor, input)
 }
