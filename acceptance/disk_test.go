@@ -17,6 +17,7 @@ import (
 func TestDisk(t *testing.T) {
 	t.Run("full state directory", fullState)
 	t.Run("state directory filled by a Sprout", stateFilledBySprout)
+	t.Run("state directory full while a Sprout works", stateFullMeanwhile)
 	t.Run("full repository", fullRepository)
 	t.Run("read-only repository", readOnlyRepository)
 	t.Run("read-only state directory", readOnlyState)
@@ -27,7 +28,7 @@ func TestDiskAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
-	asOrdinaryUser(t, "TestDisk", "TENDRIL_TEST_DISKS="+strings.Join([]string{smallDisk(t, 64<<20), smallDisk(t, 64<<20), smallDisk(t, 16<<20)}, ":"))
+	asOrdinaryUser(t, "TestDisk", "TENDRIL_TEST_DISKS="+strings.Join([]string{smallDisk(t, 64<<20), smallDisk(t, 16<<20)}, ":"))
 }
 
 // smallDisk mounts a file system of that many bytes. An ordinary user gets those that
@@ -143,6 +144,23 @@ func stateFilledBySprout(t *testing.T) {
 	}
 	explained(t, a, g.state)
 	witness{g, before}.afterNextStart()
+}
+
+// stateFullMeanwhile is a run whose output cannot be recorded any more: it does not go
+// on unrecorded.
+func stateFullMeanwhile(t *testing.T) {
+	disk := smallDisk(t, 64<<20)
+	g := newGardenIn(t, filepath.Join(disk, "state"))
+	w := witness{g, mustFingerprint(t, g.repo)}
+	p := g.grow(`echo ready; read line; seq 1000000; sleep 1000`, "--stdin", "--wall", "20m")
+	r := g.awaitOutput(p, nil, "ready")
+	empty := fill(t, disk, 0)
+	fmt.Fprintln(p.stdin, "go on")
+	explained(t, p.wait(), g.state)
+	empty()
+	if r = find(w.afterNextStart(), r.ID); r.State != run.Lost && r.State != run.Withered {
+		t.Errorf("the run is %s", r.State)
+	}
 }
 
 func fullRepository(t *testing.T) {
