@@ -10,7 +10,7 @@ import (
 
 var deviceProbes = []Probe{
 	{ID: "F17", Core: true, Dimension: "filesystem", Seal: Devices, What: "/dev holds the harmless devices and no block device", Run: deviceList},
-	{ID: "F19", Core: true, Dimension: "filesystem", Seal: Devices, What: "devices of the host's kernel cannot be opened", Run: openDevices},
+	{ID: "F19", Dimension: "filesystem", Seal: Devices, What: "devices of the host's kernel cannot be opened", Run: openDevices},
 	{ID: "F21", Dimension: "filesystem", Seal: Devices, What: "memory and ports cannot be opened", Run: openMemory},
 	{ID: "F09", Dimension: "filesystem", Seal: Devices, What: "hardware and kernel tables in /proc and /sys are hidden", Run: maskedFiles},
 }

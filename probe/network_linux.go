@@ -12,7 +12,7 @@ import (
 )
 
 var networkProbes = []Probe{
-	{ID: "N02", Core: true, Dimension: "network", Seal: Network, What: "the routing table leads nowhere but to loopback", Run: routes},
+	{ID: "N02", Dimension: "network", Seal: Network, What: "the routing table leads nowhere but to loopback", Run: routes},
 	{ID: "N03", Dimension: "network", Seal: Network, What: "public addresses are unreachable", Run: func() Result {
 		return connects("1.1.1.1:443", "8.8.8.8:53", "[2606:4700:4700::1111]:443")
 	}},
