@@ -74,6 +74,9 @@ func compareMounts(gofer, host []mountPoint, shown map[string]string, masks []st
 	for target := range shown {
 		missing[target] = true
 	}
+	for _, mask := range masks {
+		missing[mask] = true
+	}
 	for _, m := range gofer {
 		_, isShown := shown[m.target]
 		wanted := isShown || slices.Contains(masks, m.target)
@@ -86,7 +89,7 @@ func compareMounts(gofer, host []mountPoint, shown map[string]string, masks []st
 		delete(missing, m.target)
 	}
 	for target := range missing {
-		return fault.New(fault.BrokenBoundary, "the wall does not show %s", target).WithRule(sameView)
+		return fault.New(fault.BrokenBoundary, "the wall does not mount %s", target).WithRule(sameView)
 	}
 	return nil
 }

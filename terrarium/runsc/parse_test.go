@@ -142,11 +142,11 @@ func TestCompareMounts(t *testing.T) {
 		gofer   []mountPoint
 		refused string
 	}{
-		"the view":                           {ro("/usr", "/toolchain"), ""},
-		"with a mask":                        {ro("/usr", "/toolchain", "/usr/pip.conf"), ""},
-		"with what the host mounts below":    {ro("/usr", "/toolchain", "/usr/share/fonts", "/toolchain/more"), ""},
-		"a directory missing":                {ro("/usr"), "/toolchain"},
-		"nothing":                            {nil, "does not show"},
+		"the view":                           {ro("/usr", "/toolchain", "/usr/pip.conf"), ""},
+		"a mask missing":                     {ro("/usr", "/toolchain"), "does not mount /usr/pip.conf"},
+		"with what the host mounts below":    {ro("/usr", "/toolchain", "/usr/pip.conf", "/usr/share/fonts", "/toolchain/more"), ""},
+		"a directory missing":                {ro("/usr", "/usr/pip.conf"), "/toolchain"},
+		"nothing":                            {nil, "does not mount"},
 		"a root":                             {ro("/", "/usr", "/toolchain"), "shows /,"},
 		"something else":                     {ro("/usr", "/toolchain", "/home"), "/home"},
 		"something else below":               {ro("/usr", "/toolchain", "/usr/home"), "/usr/home"},
