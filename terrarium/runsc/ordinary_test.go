@@ -19,6 +19,7 @@ const ordinaryUID = 54321
 // TestAsOrdinaryUser runs the tests that open Terrariums once more without root.
 func TestAsOrdinaryUser(t *testing.T) {
 	program := wall(t).Program
+	tests := []string{"TestConformance", "TestEachSealIsNeeded", "TestNothingIsInherited", "TestMaskedFileIsEmpty"}
 	if os.Getuid() != 0 {
 		t.Skip("this is an ordinary user already")
 	}
@@ -47,7 +48,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := os.Chmod(place, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(place, "runsc.test"), "-test.v", "-test.run=^(TestConformance|TestEachSealIsNeeded|TestNothingIsInherited)$")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(place, "runsc.test"), "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$")
 	cmd.Dir = place
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + place, "TMPDIR=" + filepath.Join(place, "tmp"),
@@ -58,7 +59,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatalf("as an ordinary user: %v\n%s", err, out)
 	}
-	for _, name := range []string{"TestConformance", "TestEachSealIsNeeded", "TestNothingIsInherited"} {
+	for _, name := range tests {
 		if !strings.Contains(string(out), "--- PASS: "+name) {
 			t.Errorf("as an ordinary user %s did not pass:\n%s", name, out)
 		}

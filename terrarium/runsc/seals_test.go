@@ -100,6 +100,9 @@ func TestEachSealIsNeeded(t *testing.T) {
 		{"a writable directory of the host", mount(secret, "/srv", "rw"), "/srv"},
 		{"a directory of the host", mount(secret, "/srv", "ro"), "/srv"},
 		{"a home directory", mount(secret, "/home/gardener", "ro"), "/home/gardener"},
+		{"a credential that is not hidden", func(b *blueprint) {
+			b.view.Masks = append(b.view.Masks, rootfs.Mask{Path: "/usr/bin/env"})
+		}, "does not mount /usr/bin/env"},
 		{"a file of the host", func(b *blueprint) {
 			b.view.Files["/etc/shadow"] = []byte("root:*:1::::::\n")
 		}, "host-files"},
@@ -137,6 +140,27 @@ func TestEachSealIsNeeded(t *testing.T) {
 	}
 }
 
+// TestMaskedFileIsEmpty: what the view hides is there without its content.
+func TestMaskedFileIsEmpty(t *testing.T) {
+	const hidden = "/usr/bin/env" // stands for a file with a credential
+	opened, err := terrarium.Validated(tampered{wall(t), func(b *blueprint) {
+		b.view.Masks = append(b.view.Masks, rootfs.Mask{Path: hidden})
+		b.oci.Mounts = mounts(b.view, b.spec, b.bundle, stomaOf(b), b.limits)
+	}}).Open(t.Context(), specFor(t, "mask"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close(context.Background())
+	process, err := opened.Stoma().Exec(t.Context(), stoma.ExecRequest{Argv: []string{"/bin/sh", "-c", "test -e " + hidden + " && ! test -s " + hidden}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	if err := success(process.Wait(t.Context())); err != nil {
+		t.Errorf("the hidden file is not an empty one: %v", err)
+	}
+}
+
 // directoryRoot is the skeleton as a directory of the host.
 func directoryRoot(t *testing.T, view rootfs.View) string {
 	t.Helper()
@@ -153,6 +177,16 @@ func directoryRoot(t *testing.T, view rootfs.View) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// stomaOf is where the blueprint takes the Stoma from.
+func stomaOf(b *blueprint) string {
+	for _, m := range b.oci.Mounts {
+		if m.Destination == terrarium.StomaInside {
+			return m.Source
+		}
+	}
+	return ""
 }
 
 func remount(b *blueprint, target string, option string) {
