@@ -65,10 +65,14 @@ func (g *ground) spec(t *testing.T) terrarium.Spec {
 	}
 	image := filepath.Join(top, "base.erofs")
 	writeImage(t, image)
+	return specOf(newRun(), terrarium.Workspace{Image: image, Dir: dir})
+}
+
+func specOf(run string, w terrarium.Workspace) terrarium.Spec {
 	return terrarium.Spec{
-		Run:       newRun(),
+		Run:       run,
 		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{}},
-		Workspace: terrarium.Workspace{Image: image, Dir: dir},
+		Workspace: w,
 		Env:       env,
 		User:      terrarium.DefaultUser,
 	}

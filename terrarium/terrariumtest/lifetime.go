@@ -134,8 +134,8 @@ func abandoned(t *testing.T, g *ground) bool {
 		return false
 	}
 	parts := strings.Split(order, "\n")
-	spec := g.spec(t)
-	spec.Run, spec.Workspace = parts[0], terrarium.Workspace{Image: parts[1], Dir: parts[2]}
+	// What the parent made; nothing of this process's own would be removed.
+	spec := specOf(parts[0], terrarium.Workspace{Image: parts[1], Dir: parts[2]})
 	if _, err := g.provider().Open(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +187,8 @@ func abandon(t *testing.T, spec terrarium.Spec, await func(*testing.T, terrarium
 	}
 	test, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.CommandContext(within(t), self, "-test.run=^"+test+"$", "-test.timeout=5m")
-	// Three lines of one variable: this process's directory is in its environment,
-	// and so is the Terrarium's.
-	cmd.Env = append(os.Environ(), abandonedSpec+"="+strings.Join([]string{spec.Run, spec.Workspace.Image, spec.Workspace.Dir}, "\n"))
+	// What it makes for itself is made where this test removes it.
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), abandonedSpec+"="+strings.Join([]string{spec.Run, spec.Workspace.Image, spec.Workspace.Dir}, "\n"))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
