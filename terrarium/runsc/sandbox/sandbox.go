@@ -155,13 +155,18 @@ func keepSandbox(order keeper.Order, orders *bufio.Reader, report *reporter) err
 	return tend(box, orders, report)
 }
 
-// tend reports what the sandbox's kernel counts, until the sandbox or the Stem ends.
+// tend reports what the sandbox's kernel counts, until the sandbox, a part of it or
+// the Stem ends.
 func tend(box *container.Container, orders *bufio.Reader, report *reporter) error {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := box.Wait()
 		ended <- err
 	}()
+	goferGone, err := gone(int(box.GoferPid.Load()))
+	if err != nil {
+		return errors.Join(fmt.Errorf("watching the gofer: %w", err), killSandbox(box), <-ended)
+	}
 	stemGone := make(chan struct{})
 	go func() { // ends with the process at the latest
 		io.Copy(io.Discard, orders)
@@ -174,6 +179,9 @@ func tend(box *container.Container, orders *bufio.Reader, report *reporter) erro
 		select {
 		case err := <-ended:
 			return err
+		case <-goferGone:
+			// The sentry would not mind before it needs a file.
+			return errors.Join(killSandbox(box), <-ended)
 		case <-stemGone:
 			return errors.Join(killSandbox(box), <-ended)
 		case <-look.C:
@@ -187,6 +195,27 @@ func tend(box *container.Container, orders *bufio.Reader, report *reporter) erro
 			}
 		}
 	}
+}
+
+// gone returns a channel that is closed when the process has ended; its pidfd becomes
+// readable then (pidfd_open(2)).
+func gone(pid int) (<-chan struct{}, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the process at the latest
+		defer close(ended)
+		for {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if !errors.Is(err, unix.EINTR) {
+				unix.Close(fd)
+				return
+			}
+		}
+	}()
+	return ended, nil
 }
 
 func sproutFile(name string) control.CgroupControlFile {
