@@ -100,7 +100,7 @@ func (s *Stem) begin(ctx context.Context, p *plan) (*growth, error) {
 		return nil, err
 	}
 	if err := s.state.CreateRun(ctx, p.record(g.id)); err != nil {
-		return nil, errors.Join(err, g.plot.remove())
+		return nil, errors.Join(err, g.plot.end())
 	}
 	g.events = &eventLog{stem: s, id: g.id, emit: func(e run.Event) { capability.Emit(ctx, e) }}
 	return g, nil
@@ -335,7 +335,7 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 	if err != nil {
 		return record, errors.Join(broke, err)
 	}
-	if err := g.plot.remove(); err != nil {
+	if err := g.plot.end(); err != nil {
 		return record, fmt.Errorf("removing the run's directory: %w", err)
 	}
 	if _, err := g.stem.state.Prune(ctx, keepRuns); err != nil {

@@ -17,8 +17,8 @@ import (
 // runs/<id>/lock, until the run ends. The kernel gives the lock back when its
 // owner dies, however it dies, so whoever gets it may clean up.
 //
-// A directory appears under its run's name only with its lock already held; the
-// birth lock keeps a sweeper from meeting it earlier.
+// A directory appears under its run's name only with its lock already held, and goes
+// while it still is; the birth lock keeps whoever recovers from meeting it in between.
 
 // plot is one run's own directory, and the lock on it.
 type plot struct {
@@ -61,7 +61,19 @@ func takeOver(runs string, id run.ID) (*plot, error) {
 	return &plot{dir: dir, lock: lock}, nil
 }
 
-// remove removes the directory, and then gives back the lock.
+// end ends the caller's own run: it removes the directory and gives back the lock.
+// The birth lock keeps whoever recovers from looking into it meanwhile.
+func (p *plot) end() error {
+	birth, err := lockFile(filepath.Join(filepath.Dir(p.dir), birthLock), true)
+	if err != nil {
+		return errors.Join(err, p.lock.Close()) // the next start removes it
+	}
+	defer birth.Close()
+	return p.remove()
+}
+
+// remove removes the directory, and then gives back the lock. The caller holds the
+// birth lock.
 func (p *plot) remove() error {
 	return errors.Join(os.RemoveAll(p.dir), p.lock.Close())
 }

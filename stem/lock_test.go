@@ -5,6 +5,7 @@ package stem
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"tendril/run"
@@ -51,7 +52,7 @@ func TestRecoveryEndsWhatNobodyOwns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.remove()
+	defer p.end()
 	if err := os.Mkdir(strange, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -70,4 +71,62 @@ func TestRecoveryEndsWhatNobodyOwns(t *testing.T) {
 	if _, err := os.Lstat(strange); err != nil {
 		t.Errorf("what is no run's was touched: %v", err)
 	}
+}
+
+// Whoever recovers looks at a run just while it ends: neither may stumble over the
+// other.
+func TestARunEndsWhileOthersRecover(t *testing.T) {
+	runs := t.TempDir()
+	ids := make(chan run.ID)
+	var recovering sync.WaitGroup
+	for range 4 {
+		recovering.Go(func() {
+			for id := range ids {
+				if err := lookAtRun(runs, id); err != nil {
+					t.Errorf("recovering: %v", err)
+				}
+			}
+		})
+	}
+	for range 500 {
+		id := run.NewID()
+		p, err := claim(runs, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, "remains"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			ids <- id
+		}
+		if err := p.end(); err != nil {
+			t.Errorf("ending: %v", err)
+		}
+	}
+	close(ids)
+	recovering.Wait()
+	entries, err := os.ReadDir(runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != birthLock {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
+// lookAtRun does what recovery does with one run.
+func lookAtRun(runs string, id run.ID) error {
+	birth, err := lockFile(filepath.Join(runs, birthLock), true)
+	if err != nil {
+		return err
+	}
+	defer birth.Close()
+	p, err := takeOver(runs, id)
+	if err != nil || p == nil {
+		return err
+	}
+	return p.remove()
 }

@@ -59,7 +59,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	if err != nil {
 		return capability.ProbeReport{}, err
 	}
-	defer func() { err = errors.Join(err, place.remove()) }()
+	defer func() { err = errors.Join(err, place.end()) }()
 	image := filepath.Join(place.dir, "empty.erofs")
 	if err := writeEmptyImage(image); err != nil {
 		return capability.ProbeReport{}, err
