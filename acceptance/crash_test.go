@@ -32,6 +32,8 @@ func TestCrash(t *testing.T) {
 	t.Run("parts", func(t *testing.T) { killEachPart(t, w) })
 	t.Run("several", func(t *testing.T) { killSeveral(t, w) })
 	t.Run("interrupted write", func(t *testing.T) { interruptedWrite(t, w.in(t)) })
+	t.Run("probe", func(t *testing.T) { killProbe(t, w.in(t)) })
+	t.Run("recovery", func(t *testing.T) { killRecovery(t, w.in(t)) })
 	t.Run("random", func(t *testing.T) { killAtRandom(t, w.in(t)) })
 }
 
@@ -328,6 +330,48 @@ func interruptedWrite(t *testing.T, w witness) {
 		}
 	}
 	w.afterNextStart()
+}
+
+// killProbe kills a probe of the wall, which is a run that has no record.
+func killProbe(t *testing.T, w witness) {
+	p := w.start("terrarium", "probe", "--json")
+	w.eventually("the probe has a wall", func() bool {
+		if p.hasEnded() {
+			t.Fatalf("the probe has ended: %+v", p.wait())
+		}
+		_, there := w.part(p, "runsc-sandbox")
+		return there
+	})
+	p.kill()
+	w.afterNextStart()
+}
+
+// killRecovery kills those who clean up, too, and lets several do it at once.
+func killRecovery(t *testing.T, w witness) {
+	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond} {
+		left, hit := w.killWhen(endless, moment{state: run.Running})
+		if !hit {
+			t.Fatal("the run was not killed while it ran")
+		}
+		killed := w.start("run", "list")
+		select {
+		case <-killed.ended:
+		case <-time.After(delay):
+		}
+		killed.kill()
+		var together []*growing
+		for range 3 {
+			together = append(together, w.start("run", "list"))
+		}
+		for _, p := range together {
+			if a := p.wait(); a.status != 0 {
+				t.Errorf("one of several that recover at once: status %d: %s", a.status, a.stderr)
+			}
+		}
+		if r := find(w.afterNextStart(), left.ID); r.State != run.Lost {
+			t.Errorf("the run is %s", r.State)
+		}
+	}
 }
 
 // killAtRandom kills the Stem, a part of the wall or all at once, at a moment
