@@ -30,7 +30,7 @@ const (
 	leastMemory, mostMemory     = Bytes(16 << 20), Bytes(64 << 40)
 	leastDisk, mostDisk         = Bytes(1 << 20), Bytes(64 << 40)
 	leastOutput, mostOutput     = Bytes(1), Bytes(64 << 40)
-	leastPids, mostPids         = 1, 1 << 22
+	leastPids, mostPids         = 8, 1 << 22
 	leastDuration, mostDuration = Duration(time.Second), Duration(366 * 24 * time.Hour)
 )
 

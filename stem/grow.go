@@ -36,6 +36,8 @@ type growth struct {
 	fruit     *substrate.Fruit
 	summary   stoma.Summary
 	result    substrate.Result
+
+	leftBehind []run.Flag // entries that cannot be in the result
 }
 
 const (
@@ -231,8 +233,12 @@ func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Sto
 		return nil
 	}
 	stat, err := g.terrarium.Stoma().Stat(ctx)
-	if err == nil && stat.ScratchFull() {
+	switch {
+	case err != nil:
+	case stat.ScratchFull():
 		return &run.Stop{Limit: run.Disk}
+	case stat.AtMax > 0:
+		return &run.Stop{Limit: run.Pids}
 	}
 	return nil
 }
@@ -287,6 +293,11 @@ func (g *growth) harvest(ctx context.Context) error {
 	}
 	defer g.fruit.Discard()
 	g.summary, err = g.terrarium.Stoma().Collect(ctx, func(record stoma.Record) error {
+		if record.Kind == stoma.Skip {
+			g.leftBehind = append(g.leftBehind, run.Flag{Kind: "left-behind", Path: run.Path(record.Path),
+				Note: "is not in the result: Git cannot hold it, it lies too deep, or it is larger than the disk limit"})
+			return nil
+		}
 		return g.fruit.Add(substrate.Kind(record.Kind), record.Path, record.Size, record.Content)
 	})
 	if err != nil {
@@ -306,7 +317,7 @@ func (g *growth) describe(r *run.Run) {
 	r.Boundary, r.Unenforced = recordRows(g.boundary), unenforcedLimits(g.boundary)
 	r.Exit, r.Stop = g.ending.exit, g.ending.stop
 	r.Ignored, r.Skipped = g.summary.Ignored+g.result.Ignored, g.summary.Skipped
-	r.Changed, r.Flags = g.result.Changed, recordFlags(g.result.Flags)
+	r.Changed, r.Flags = g.result.Changed, append(recordFlags(g.result.Flags), g.leftBehind...)
 	if g.result.Commit != "" {
 		r.Commit, r.Branch = &g.result.Commit, &g.result.Branch
 	}

@@ -11,6 +11,7 @@ package stem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -42,6 +43,10 @@ type Config struct {
 	// that names none takes the first that is ready.
 	Providers []terrarium.Provider
 
+	// Notice is told what a person should know and no run's record holds, such as an
+	// abandoned run that could not be cleaned up. It may be nil.
+	Notice func(text string)
+
 	// Progress is told what is being done while a person waits. It may be nil.
 	Progress func(what string, done, total int64)
 }
@@ -64,6 +69,9 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 	if c.Progress == nil {
 		s.config.Progress = func(string, int64, int64) {}
 	}
+	if c.Notice == nil {
+		s.config.Notice = func(string) {}
+	}
 	for _, p := range c.Providers {
 		s.providers = append(s.providers, terrarium.Validated(p))
 	}
@@ -71,15 +79,20 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 		return nil, fault.New(fault.Unavailable, "making the directory of the runs: %w", err).
 			WithHint("make %s writable, or set XDG_STATE_HOME to a directory that is", c.StateDir)
 	}
-	var err error
+	info, err := os.Lstat(s.runs)
+	if err != nil || !info.IsDir() {
+		return nil, fault.New(fault.Unavailable, "%s is not a directory", s.runs).WithHint("move it away")
+	}
 	if s.state, err = state.Open(ctx, filepath.Join(c.StateDir, "state.db")); err != nil {
 		return nil, err
 	}
 	if s.store, err = substrate.OpenStore(filepath.Join(c.StateDir, "store")); err != nil {
 		return nil, errors.Join(err, s.state.Close())
 	}
+	// What a dead run left may be out of reach for now; that keeps nobody from
+	// looking at others, nor from a run of his own.
 	if err := s.recover(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+		s.config.Notice(fmt.Sprintf("an abandoned run could not be cleaned up: %v", err))
 	}
 	return s, nil
 }

@@ -16,7 +16,7 @@ const (
 	cancelPoll = 200 * time.Millisecond
 	// idleCPU is the share of one processor below which a sandbox counts as idle:
 	// the sentry's own housekeeping stays under it.
-	idleCPU = 0.02
+	idleCPU = 0.15
 )
 
 // ending is how a Sprout's work came to its end: its own exit, or what stopped it.

@@ -16,6 +16,7 @@ const (
 	Symlink Kind = "symlink" // Content is the target
 	Delete  Kind = "delete"  // what was at the path in the base, all beneath it included, is gone
 	Dir     Kind = "dir"     // a directory where the base has none
+	Skip    Kind = "skip"    // something is here that stays behind; only the first hundred are named
 )
 
 // MaxPath bounds the path of a record, in bytes.
@@ -129,7 +130,7 @@ func wellFormed(r Record) bool {
 		if r.Size == 0 || r.Size > maxTarget {
 			return false
 		}
-	case Delete, Dir:
+	case Delete, Dir, Skip:
 		if r.Size != 0 {
 			return false
 		}

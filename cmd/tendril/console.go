@@ -2,7 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -17,10 +17,26 @@ import (
 func (c *console) printJSON(v any) {
 	data, err := json.Marshal(v)
 	if err != nil { // a record that cannot be encoded is a defect
-		fmt.Fprintln(c.stderr, "tendril: encoding the answer:", err)
+		c.live.Notice("tendril: encoding the answer: " + err.Error())
+		c.stdout.err = err
 		return
 	}
 	c.stdout.Write(append(data, '\n'))
+}
+
+// answer is stdout. It remembers that something could not be written: a program
+// that reads the answer must not take its absence for one.
+type answer struct {
+	io.Writer
+	err error
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	n, err := a.Writer.Write(p)
+	if err != nil && a.err == nil {
+		a.err = err
+	}
+	return n, err
 }
 
 // liveView shows a run while it lives. With --json it shows nothing but warnings.

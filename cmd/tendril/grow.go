@@ -120,8 +120,15 @@ func (c *console) printEnd(r run.Run) {
 		say("verdict: %s", *r.Verdict)
 	}
 	if r.Branch == nil {
-		say("nothing changed, so there is no branch")
+		if r.State == run.Unchanged {
+			say("nothing changed, so there is no branch")
+		} else {
+			say("there is no branch")
+		}
 		return
+	}
+	if r.Partial {
+		say("the work is partial: something ended the run before its command did")
 	}
 	say("review it with: tendril fruit diff %s", r.ID)
 	fmt.Fprintf(c.stdout, "branch: %s (%d changed)\n", display.Line(*r.Branch), r.Changed)

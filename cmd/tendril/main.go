@@ -48,7 +48,7 @@ type grammar struct {
 // console is where a command reads and writes.
 type console struct {
 	stdin  io.Reader
-	stdout io.Writer
+	stdout *answer
 	stderr io.Writer
 	json   bool
 	argv   []string // what stands after --
@@ -75,8 +75,13 @@ func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop)
 
-	c := &console{stdin: stdin, stdout: stdout, live: display.NewLive(stderr), stderr: stderr}
+	c := &console{stdin: stdin, stdout: &answer{Writer: stdout}, live: display.NewLive(stderr), stderr: stderr}
 	defer c.live.Close()
+	context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), context.Canceled) { // a signal, not our own stop
+			c.live.Notice("tendril: ending in order, and keeping the work so far; interrupt again to leave at once")
+		}
+	})
 	if i := slices.Index(args, "--"); i >= 0 {
 		args, c.argv = args[:i], args[i+1:]
 		if c.argv == nil {
@@ -85,6 +90,9 @@ func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	c.json = slices.Contains(args, "--json")
 	err := c.parseAndRun(ctx, args)
+	if err == nil && c.stdout.err != nil {
+		err = fault.New(fault.Internal, "writing the answer: %w", c.stdout.err)
+	}
 	var s status
 	switch {
 	case err == nil:
@@ -115,6 +123,12 @@ func (c *console) parseAndRun(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && c.argv == nil {
 		args = []string{"--help"}
 	}
+	for _, arg := range args {
+		// An empty value is an unset variable of a script, never a choice.
+		if arg == "" || (strings.HasPrefix(arg, "-") && strings.HasSuffix(arg, "=")) {
+			return fault.New(fault.Invalid, "an argument is empty%s", after(arg)).WithHint("leave it out, or see why its value is not set")
+		}
+	}
 	parsed, err := parser.Parse(args)
 	if exited {
 		return nil // help was asked for and printed
@@ -126,6 +140,14 @@ func (c *console) parseAndRun(ctx context.Context, args []string) (err error) {
 		return fault.New(fault.Invalid, "%s takes no command after --", parsed.Command())
 	}
 	return parsed.Run()
+}
+
+// after names the flag whose value is missing.
+func after(arg string) string {
+	if arg == "" {
+		return ""
+	}
+	return ": " + arg
 }
 
 // usageError says what is wrong with a command line and how to mend it.

@@ -140,7 +140,7 @@ func (l *runLogsCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	// A log is an answer, so it goes to stdout; what is in it is still hostile.
-	out := display.NewLive(c.stdout)
+	out := display.NewLive(c.stdout.Writer)
 	streams := map[int]*display.Stream{1: out.Stream(display.StdoutPrefix), 2: out.Stream(display.StderrPrefix)}
 	_, err = c.invoke(capability.WithEvents(ctx, func(e run.Event) {
 		if c.json {

@@ -61,6 +61,7 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		HostPath:  os.Getenv("PATH"),
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
 		Progress:  c.showProgress,
+		Notice:    func(text string) { c.live.Notice("tendril: " + text) },
 	})
 }
 

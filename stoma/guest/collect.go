@@ -32,7 +32,7 @@ func (sv *server) collect(st *stoma.Stream) error {
 	sv.quiesce()
 	defer sv.resume()
 	return sv.sprout.do(func() error {
-		w := &walk{out: st}
+		w := &walk{out: st, largest: sizeOf(sv.workspace.scratch)}
 		if err := w.top(sv.workspace); err != nil {
 			return err
 		}
@@ -46,7 +46,17 @@ func (sv *server) collect(st *stoma.Stream) error {
 // view has not is deleted.
 type walk struct {
 	out     *stoma.Stream
+	largest int64 // bytes that a file can have at most
 	summary stoma.Summary
+}
+
+// sizeOf is how much the file system of the directory can hold.
+func sizeOf(dir int) int64 {
+	var st unix.Statfs_t
+	if unix.Fstatfs(dir, &st) != nil || st.Blocks == 0 {
+		return 1<<63 - 1
+	}
+	return int64(st.Blocks) * st.Bsize
 }
 
 // place is one directory in the layers.
@@ -122,8 +132,7 @@ func (w *walk) entry(at place, name string) error {
 		return nil // the workspace's own: what counts is the working tree
 	}
 	if name == ".git" || len(at.path)+len(name) > stoma.MaxPath {
-		w.summary.Skipped++
-		return nil
+		return w.skip(at, name)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(at.merged, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -146,9 +155,21 @@ func (w *walk) entry(at place, name string) error {
 	case unix.S_IFDIR:
 		return w.subdir(at, name, base == unix.S_IFDIR)
 	default:
-		w.summary.Skipped++
-		return w.replaced(at, name, base)
+		return errors.Join(w.skip(at, name), w.replaced(at, name, base))
 	}
+}
+
+// maxNamed is how many of the entries that are left behind are named.
+const maxNamed = 100
+
+// skip counts an entry that stays behind, and names it.
+func (w *walk) skip(at place, name string) error {
+	w.summary.Skipped++
+	path := at.path + name
+	if w.summary.Skipped > maxNamed || len(path) > stoma.MaxPath {
+		return nil
+	}
+	return w.send(stoma.Skip, path, 0, nil)
 }
 
 // replaced reports that what the base has is gone, when what took its place is
@@ -172,6 +193,9 @@ func (w *walk) file(at place, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("look at a changed file: %w", err)
 	}
+	if st.Size > w.largest {
+		return w.skip(at, name) // it is all holes: what holds it is smaller
+	}
 	kind := stoma.File
 	if st.Mode&0o100 != 0 {
 		kind = stoma.Exec
@@ -186,8 +210,7 @@ func (w *walk) symlink(at place, name string) error {
 		return fmt.Errorf("read a changed symbolic link: %w", err)
 	}
 	if n == 0 {
-		w.summary.Skipped++
-		return nil
+		return w.skip(at, name)
 	}
 	if err := w.send(stoma.Symlink, at.path+name, int64(n), nil); err != nil {
 		return err
@@ -199,8 +222,7 @@ func (w *walk) symlink(at place, name string) error {
 // subdir reports a directory and what is in it.
 func (w *walk) subdir(at place, name string, inBase bool) error {
 	if at.depth == maxDepth {
-		w.summary.Skipped++
-		return nil
+		return w.skip(at, name)
 	}
 	makeReadable(at.merged, name)
 	down := place{upper: -1, merged: -1, lower: -1, path: at.path + name + "/", depth: at.depth + 1}
