@@ -1,6 +1,7 @@
 package substrate
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,15 @@ func (r *Repository) CheckWritable() error {
 			return fault.New(fault.Unavailable, "the result could not be brought into %s: %w", r.where(), &os.PathError{Op: "write", Path: r.CommonDir + "/" + name, Err: err}).
 				WithHint("make it writable for this account, or work on a clone of it")
 		}
+	}
+	// Any run's branch will do: what is in its way is in the way of all of them.
+	if err := r.checkNewRef("refs/heads/" + BranchOf("0")); err != nil {
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Hint == "" {
+			err = fault.New(fault.Invalid, "the result could not get a branch in %s: %w", r.where(), err).
+				WithHint("see what git pack-refs --all and git fsck say there, or work on a clone of it")
+		}
+		return err
 	}
 	return nil
 }
