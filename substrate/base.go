@@ -88,7 +88,7 @@ func branchInside(c Commit) string {
 }
 
 // openBase opens a cached image and holds it against eviction. It returns nil
-// when there is none.
+// when there is none, or a damaged one, which is to be replaced.
 func openBase(path string, c Commit) (*Base, error) {
 	for {
 		f, err := os.Open(path)
@@ -108,6 +108,9 @@ func openBase(path string, c Commit) (*Base, error) {
 		held, err1 := f.Stat()
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(held, there) {
+			if !intact(f, held.Size()) {
+				return nil, f.Close()
+			}
 			now := time.Now()
 			_ = os.Chtimes(path, now, now) // only the order of eviction depends on it
 			return &Base{Image: path, Commit: c, Cached: true, held: f}, nil

@@ -222,3 +222,43 @@ func TestStoreMustBeOurs(t *testing.T) {
 	_, err = substrate.OpenStore(file)
 	wantFault(t, err, fault.Unavailable, file)
 }
+
+// TestDamagedImage cuts a cached image short, as a full disk or a crash may.
+func TestDamagedImage(t *testing.T) {
+	dir := newRepo(t, map[string]string{"a": strings.Repeat("1\n", 10_000)})
+	r := open(t, newStore(t), dir)
+	c := resolve(t, r, "")
+	for name, damage := range map[string]func(path string, size int64) error{
+		"empty": func(p string, _ int64) error { return os.Truncate(p, 0) },
+		"short": func(p string, size int64) error { return os.Truncate(p, size-4096) },
+		"long":  func(p string, size int64) error { return os.Truncate(p, size+1) },
+		"no superblock": func(p string, size int64) error {
+			return errors.Join(os.Truncate(p, 0), os.Truncate(p, size))
+		},
+	} {
+		b, err := r.Base(context.Background(), c, owner, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := os.ReadFile(b.Image)
+		if err := errors.Join(err, damage(b.Image, int64(len(whole))), b.Release()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := r.Base(context.Background(), c, owner, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(again.Image)
+		if err != nil || again.Cached || len(data) != len(whole) {
+			t.Errorf("%s: cached %v, %d bytes of %d: %v", name, again.Cached, len(data), len(whole), err)
+		}
+		if err := again.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	if b, err := r.Base(context.Background(), c, owner, nil); err != nil || !b.Cached {
+		t.Errorf("a whole image is not taken from the cache: %v", err)
+	} else if err := b.Release(); err != nil {
+		t.Error(err)
+	}
+}
