@@ -301,6 +301,10 @@ func (r *Repository) checkConfig(ctx context.Context) error {
 		if key == "core.bare" && (!valued || isTrue(value)) {
 			r.commonBare = true
 		}
+		if key == "core.repositoryformatversion" && value != "0" && value != "1" {
+			return fault.New(fault.Invalid, "%s has the repository format %q, and only 0 and 1 are known", r.CommonDir, Escape(value)).
+				WithHint("work on a clone of it")
+		}
 		extension, ok := strings.CutPrefix(key, "extensions.")
 		if !ok {
 			continue

@@ -51,6 +51,16 @@ func TestOpenRefuses(t *testing.T) {
 			}
 			return d
 		}, fault.Invalid, "not a regular file"},
+		"format version 2": {func(t *testing.T) string {
+			d := newRepo(t, files)
+			git(t, d, "config", "core.repositoryFormatVersion", "2")
+			return d
+		}, fault.Invalid, `repository format "2"`},
+		"format version without a value": {func(t *testing.T) string {
+			d := newRepo(t, files)
+			write(t, d+"/.git/config", "[core]\n\trepositoryFormatVersion\n")
+			return d
+		}, fault.Invalid, "repository format"},
 		"reftable": {func(t *testing.T) string {
 			d := newRepo(t, files)
 			git(t, d, "config", "core.repositoryFormatVersion", "1")
