@@ -3,7 +3,6 @@
 package guest_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
