@@ -63,10 +63,11 @@ func fourAtOnce(t *testing.T, w witness) {
 	var growing [runs]*growing
 	ids := map[int]run.ID{}
 	for i := range runs {
-		// Each says who it is and which processes it sees, and waits to be told to end.
+		// Each says who it is and which processes it sees, itself included, and waits to
+		// be told to end. The word that it is ready with does not stand in its arguments.
 		growing[i] = w.grow(fmt.Sprintf(`echo I am number-%[1]d.; tr '\0' ' ' </proc/self/cmdline
 			for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline; echo; done 2>/dev/null
-			echo %[1]d >file-%[1]d.txt; echo ready; read line; echo "$line" >>file-%[1]d.txt`, i), "--stdin")
+			echo %[1]d >file-%[1]d.txt; is=ready; echo "$is-now"; read line; echo "$line" >>file-%[1]d.txt`, i), "--stdin")
 	}
 	w.eventually("all work at the same time", func() bool {
 		for i, p := range growing {
@@ -77,7 +78,7 @@ func fourAtOnce(t *testing.T, w witness) {
 		for _, r := range w.runs() {
 			out := w.output(r.ID)
 			for i := range runs {
-				if r.State == run.Running && strings.Contains(out, fmt.Sprintf("I am number-%d.", i)) && strings.Contains(out, "ready") {
+				if r.State == run.Running && strings.Contains(out, fmt.Sprintf("I am number-%d.", i)) && strings.Contains(out, "ready-now") {
 					ids[i] = r.ID
 				}
 			}
