@@ -213,7 +213,7 @@ func leaves(p, target string) string {
 	if at == ".." || strings.HasPrefix(at, "../") {
 		return "leads out of the tree"
 	}
-	if refuseName(strings.SplitN(at, "/", 2)[0], modeTree) != "" {
+	if refuseName(strings.SplitN(at, "/", 2)[0], modeFile) != "" {
 		return "leads into .git"
 	}
 	return ""

@@ -3,6 +3,7 @@ package substrate
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,8 @@ type Fruit struct {
 	fresh   map[string]bool   // paths that the base does not have
 	ignores map[string][]byte // contents of .gitignore files, by id
 	refused refusals
+
+	settings settingsCheck
 }
 
 // NewFruit begins a Fruit on top of a base.
@@ -83,6 +86,7 @@ func (r *Repository) NewFruit(ctx context.Context, base Commit, limits Limits) (
 	if f.objects, err = f.git.openBatch(ctx, r.Format); err != nil {
 		return nil, err
 	}
+	f.settings = settingsCheck{strict: f.strictly(ctx), known: map[[sha256.Size]byte]string{}}
 	f.tree = newEditTree(newBaseView(f.objects, base.Tree))
 	f.spool, err = newSpool(filepath.Join(f.scratch.path, "spool"), r.Format)
 	return f, err
@@ -110,9 +114,10 @@ func (f *Fruit) Discard() error {
 
 // Add takes one record. For File, Exec and Symlink, content has to yield size
 // bytes; otherwise it is not read. Everything here is a claim of the Sprout: an
-// impossible path, an unknown kind or too much of anything is an error. A name
-// that Git or a file system would take for Git's own is left out, and becomes a
-// flag; its content is not read.
+// impossible path, an unknown kind or too many records are an error. A name that
+// Git or a file system would take for Git's own, content that Git refuses, and what
+// is too large are left out, and become flags: the rest of the work must not be
+// lost over them. Their content may stay unread.
 func (f *Fruit) Add(kind Kind, path []byte, size int64, content io.Reader) error {
 	if err := f.add(kind, string(path), size, content); err != nil {
 		return noSpace(fmt.Errorf("record %s %q: %w", kind, Escape(string(path)), err), f.repo.store.dir)
@@ -147,19 +152,33 @@ func (f *Fruit) add(kind Kind, path string, size int64, content io.Reader) error
 	default:
 		return fault.New(fault.Invalid, "the kind is not known")
 	}
-	if size < 0 || size > f.limits.Bytes-f.bytes {
-		return fault.New(fault.Invalid, "its %d bytes exceed the limit of %d bytes for all changes", size, f.limits.Bytes).WithRule("fruit bytes")
+	if size < 0 {
+		return fault.New(fault.Invalid, "its size is negative")
 	}
-	f.bytes += size
 	if kind == Symlink && (size == 0 || size > maxPath) {
 		return fault.New(fault.Invalid, "the target of a symbolic link has %d bytes", size)
 	}
+	if size > f.limits.Bytes-f.bytes {
+		f.refused.note(path, fmt.Sprintf("its %d bytes exceed what is left of the limit of %d bytes for all changes", size, f.limits.Bytes))
+		return nil
+	}
+	f.bytes += size
 	base, err := f.tree.base.at(path)
 	if err != nil {
 		return err
 	}
 	var seen bytes.Buffer // what is looked at on its way into the spool
 	_, name := splitPath(path)
+	if kind != Symlink {
+		var why string
+		if content, why, err = f.settings.look(name, size, content); err != nil {
+			return err
+		}
+		if why != "" {
+			f.refused.note(path, why)
+			return nil
+		}
+	}
 	keep := kind != Symlink && name == ".gitignore" && size <= maxBuffered
 	if keep || kind == Symlink {
 		content = io.TeeReader(content, &seen)
@@ -180,7 +199,7 @@ func (f *Fruit) add(kind Kind, path string, size int64, content io.Reader) error
 	return f.tree.set(path, mode, id)
 }
 
-// refusals are names that were left out, for the flags. They are bounded; what
+// refusals are entries that were left out, for the flags. They are bounded; what
 // is beyond the bound is counted.
 type refusals struct {
 	flags []Flag
@@ -197,18 +216,7 @@ func (r *refusals) check(path string, mode uint32) bool {
 		end += len(name)
 		last := end == len(path)
 		if why := refuseName(name, map[bool]uint32{true: mode, false: modeTree}[last]); why != "" {
-			at := path[:end]
-			switch {
-			case r.seen[at]:
-			case len(r.flags) < maxRefusals:
-				if r.seen == nil {
-					r.seen = map[string]bool{}
-				}
-				r.seen[at] = true
-				r.flags = append(r.flags, Flag{Kind: FlagLeftOut, Path: at, Note: why})
-			default:
-				r.more++
-			}
+			r.note(path[:end], why)
 			return true
 		}
 		end++
@@ -216,11 +224,26 @@ func (r *refusals) check(path string, mode uint32) bool {
 	return false
 }
 
+// note says once that an entry is left out.
+func (r *refusals) note(at, why string) {
+	switch {
+	case r.seen[at]:
+	case len(r.flags) < maxRefusals:
+		if r.seen == nil {
+			r.seen = map[string]bool{}
+		}
+		r.seen[at] = true
+		r.flags = append(r.flags, Flag{Kind: FlagLeftOut, Path: at, Note: why})
+	default:
+		r.more++
+	}
+}
+
 func (r *refusals) all() []Flag {
 	if r.more == 0 {
 		return r.flags
 	}
-	return append(r.flags, Flag{Kind: FlagLeftOut, Note: strconv.Itoa(r.more) + " more entries with such names"})
+	return append(r.flags, Flag{Kind: FlagLeftOut, Note: strconv.Itoa(r.more) + " more entries"})
 }
 
 // Meta is what the commit says about the run. Run names the branch.

@@ -143,27 +143,13 @@ func TestImpossibleRecords(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	f, err := r.NewFruit(context.Background(), base, substrate.Limits{Entries: 3, Bytes: 10})
+	f, err := r.NewFruit(context.Background(), base, substrate.Limits{Entries: 4, Bytes: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Discard()
-	for name, c := range map[string]struct {
-		size    int64
-		content io.Reader
-	}{
-		"negative": {-1, strings.NewReader("")}, "sparse": {1<<63 - 1, failing{}}, "too much": {11, strings.NewReader("12345678901")},
-	} {
-		g, err := r.NewFruit(context.Background(), base, substrate.Limits{Bytes: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Add(substrate.File, []byte("x"), c.size, c.content); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := g.Discard(); err != nil {
-			t.Error(err)
-		}
+	if err := f.Add(substrate.File, []byte("x"), -1, failing{}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("negative size: %v", err)
 	}
 	if err := f.Add(substrate.File, []byte("x"), 5, strings.NewReader("123")); !fault.Is(err, fault.Invalid) {
 		t.Errorf("short content: %v", err)
@@ -174,7 +160,7 @@ func TestImpossibleRecords(t *testing.T) {
 	for range 2 {
 		err = f.Add(substrate.Delete, []byte("a"), 0, nil)
 	}
-	wantFault(t, err, fault.Invalid, "more than 3 entries")
+	wantFault(t, err, fault.Invalid, "more than 4 entries")
 }
 
 type failing struct{}
@@ -224,20 +210,86 @@ func TestNamesThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestStrictCheck gives content that only Git's own check refuses.
-func TestStrictCheck(t *testing.T) {
+// leftOut are the paths of a result that were left out.
+func leftOut(result substrate.Result) []string {
+	var paths []string
+	for _, f := range result.Flags {
+		if f.Kind == substrate.FlagLeftOut {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+// TestSizesThatAreLeftOut gives more than a Fruit takes in: the rest of the work is
+// handed over.
+func TestSizesThatAreLeftOut(t *testing.T) {
 	dir := newRepo(t, map[string]string{"a": "1\n"})
 	r := open(t, newStore(t), dir)
-	before := stateOf(t, dir)
-	for _, modules := range []string{
-		"[submodule \"../../modules/evil\"]\n\tpath = x\n\turl = ./x\n", "[submodule \"x\"]\n\tpath = x\n\turl = -u./x\n", "[submodule \"x\"]\n\tpath = -x\n\turl = ./x\n",
+	f, err := r.NewFruit(context.Background(), resolve(t, r, ""), substrate.Limits{Bytes: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Discard()
+	for _, c := range []struct {
+		path    string
+		size    int64
+		content io.Reader
+	}{
+		{"sparse", 1<<63 - 1, failing{}}, {"large", 11, failing{}}, {"good", 6, strings.NewReader("123456")},
+		{"beyond", 5, failing{}}, {"a", 5, failing{}}, {"last", 4, strings.NewReader("1234")},
 	} {
-		_, err := grow(t, r, resolve(t, r, ""), meta, record{substrate.File, ".gitmodules", modules})
-		wantFault(t, err, fault.Invalid, "git refuses", "gitmodules")
+		if err := f.Add(substrate.File, []byte(c.path), c.size, c.content); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if diff := cmp.Diff(before, stateOf(t, dir)); diff != "" {
-		t.Errorf("something came in:\n%s", diff)
+	result, err := f.Commit(context.Background(), meta)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if diff := cmp.Diff([]string{"A good", "A last"}, nameStatus(t, dir, "main", result.Commit)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"sparse", "large", "beyond", "a"}, leftOut(result)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestContentThatIsLeftOut gives content, and kinds of entries, that Git's own check
+// refuses: the rest of the work is handed over.
+func TestContentThatIsLeftOut(t *testing.T) {
+	dir := newRepo(t, map[string]string{"a": "1\n", "kept/.gitattributes": "* text\n"})
+	r := open(t, newStore(t), dir)
+	evil := "[submodule \"../../modules/evil\"]\n\tpath = x\n\turl = ./x\n"
+	fine := "[submodule \"x\"]\n\tpath = x\n\turl = ./x\n"
+	long, large := "* "+strings.Repeat("x", 2046), strings.Repeat("# a line\n", 1<<17)
+	bad := []record{
+		{substrate.File, ".gitmodules", evil}, {substrate.File, "1/.GitModules ", evil}, {substrate.File, "2/gitmod~1", evil},
+		{substrate.File, "3/.gitmodule\u200cs", evil}, {substrate.Exec, "4/.gitmodules", evil}, {substrate.File, `5\.gitmodules`, evil},
+		{substrate.File, "6/.gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = -u./x\n"},
+		{substrate.File, "7/.gitmodules", "[submodule \"x\"]\n\tpath = -x\n\turl = ./x\n"}, {substrate.File, "8/.gitmodules", large},
+		{substrate.Dir, "9/.gitmodules", ""}, {substrate.Dir, "10/.GITATTRIBUTES", ""}, {substrate.Dir, "11/GITATT~1", ""},
+		{substrate.File, ".gitattributes", long}, {substrate.File, "kept/.gitattributes", "ok\n" + long + "\nok\n"},
+		{substrate.File, "12/.gitattribute\u200cs", long + "\n"}, {substrate.File, "13/gi7d29~1", long}, {substrate.File, "14/.gitattributes", large},
+	}
+	var want []string
+	for _, b := range bad {
+		want = append(want, b.path)
+	}
+	records := append(bad,
+		record{substrate.File, "9/.gitmodules/x", "x"}, record{substrate.File, "fine/.gitattributes", long[1:] + "\n" + long[1:]},
+		record{substrate.File, "fine/.gitmodules", fine}, record{substrate.File, "good", long}, record{substrate.File, "good2", evil})
+	result, err := grow(t, r, resolve(t, r, ""), meta, records...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"A fine/.gitattributes", "A fine/.gitmodules", "A good", "A good2"}, nameStatus(t, dir, "main", result.Commit)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, leftOut(result)); diff != "" {
+		t.Error(diff)
+	}
+	git(t, dir, "fsck", "--strict")
 }
 
 func TestBranchConflicts(t *testing.T) {

@@ -59,17 +59,34 @@ func refuseName(name string, mode uint32) string {
 		if isNTFSDotGit(part) {
 			return "some file system takes its name for .git"
 		}
-		if mode == modeSymlink && isNTFSDotGitmodules(part) {
-			return ".gitmodules is a symbolic link"
-		}
 	}
 	if isHFSDot(name, "git") {
 		return "some file system takes its name for .git"
 	}
-	if mode == modeSymlink && isHFSDot(name, "gitmodules") {
-		return ".gitmodules is a symbolic link"
+	switch mode {
+	case modeFile, modeExec:
+		return ""
+	case modeSymlink:
+		if isDot(name, "gitmodules", "gi7eba") {
+			return ".gitmodules is a symbolic link"
+		}
+		return "" // Git itself follows no .gitattributes that is one
+	}
+	if isDot(name, "gitmodules", "gi7eba") || isDot(name, "gitattributes", "gi7d29") {
+		return "Git takes a file of that name for settings, and this is none"
 	}
 	return ""
+}
+
+// isDot reports whether some file system takes a name, or a part of it after a
+// backslash, for "." + word. hash is what NTFS's hashed short names begin with.
+func isDot(name, word, hash string) bool {
+	for part := range strings.SplitSeq(name, `\`) {
+		if isNTFSDot(part, word, hash) {
+			return true
+		}
+	}
+	return isHFSDot(name, word)
 }
 
 // isNTFSDotGit knows .git and its short name GIT~1, which NTFS also reaches with
@@ -84,20 +101,20 @@ func isNTFSDotGit(name string) bool {
 	return false
 }
 
-// isNTFSDotGitmodules knows .gitmodules, its short names GITMOD~1 to ~4, and
+// isNTFSDot knows "." + word, its short names (of .gitmodules, GITMOD~1 to ~4), and
 // the hashed short names that NTFS falls back to when those are taken.
-func isNTFSDotGitmodules(name string) bool {
-	if rest, ok := cutPrefixFold(name, ".gitmodules"); ok {
+func isNTFSDot(name, word, hash string) bool {
+	if rest, ok := cutPrefixFold(name, "."+word); ok {
 		return onlyTrailer(rest)
 	}
-	if rest, ok := cutPrefixFold(name, "gitmod~"); ok && rest != "" && rest[0] >= '1' && rest[0] <= '4' {
+	if rest, ok := cutPrefixFold(name, word[:6]+"~"); ok && rest != "" && rest[0] >= '1' && rest[0] <= '4' {
 		return onlyTrailer(rest[1:])
 	}
 	if len(name) < 8 {
 		return false
 	}
 	head, digits, ok := strings.Cut(name[:8], "~")
-	if !ok || len(head) > 6 || !strings.EqualFold(head, "gi7eba"[:len(head)]) {
+	if !ok || len(head) > 6 || !strings.EqualFold(head, hash[:len(head)]) {
 		return false
 	}
 	if digits == "" || digits[0] == '0' || strings.Trim(digits, "0123456789") != "" {
