@@ -294,12 +294,51 @@ func TestDiff(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}
 	}
+	if f := byPath["long"]; !f.Truncated || !d.Truncated || byPath["plain"].Truncated {
+		t.Errorf("a line is cut: its file says %v, the diff %v, another file %v", f.Truncated, d.Truncated, byPath["plain"].Truncated)
+	}
 	short, err := r.Diff(context.Background(), d.From, d.To, substrate.DiffOptions{Bytes: 40})
 	if err != nil || !short.Truncated || len(short.Files) != len(d.Files) {
 		t.Errorf("a bounded diff: %v, truncated %v, %d files", err, short.Truncated, len(short.Files))
+	}
+	short, err = r.Diff(context.Background(), d.From, d.To, substrate.DiffOptions{FileBytes: 200})
+	if err != nil || !short.Truncated {
+		t.Errorf("a diff with a bounded file: %v, truncated %v", err, short.Truncated)
 	}
 	_, err = r.Diff(context.Background(), strings.Repeat("1", 40), d.To, substrate.DiffOptions{})
 	wantFault(t, err, fault.NotFound)
 	_, err = r.Diff(context.Background(), "HEAD", d.To, substrate.DiffOptions{})
 	wantFault(t, err, fault.Invalid)
+}
+
+// TestDiffOfLongLines hides code behind blanks: what is cut off is announced, and
+// what comes after it in the file is still shown.
+func TestDiffOfLongLines(t *testing.T) {
+	blanks := strings.Repeat(" ", 4089)
+	_, r, result := fruit(t, map[string]string{"old": "x" + blanks + "evil()\n1\n", "gone": "x" + blanks + "evil()\n"},
+		record{substrate.File, "hiding", "x" + blanks + "evil()\nafter\n"}, record{substrate.File, "unended", "x" + blanks + "evil()"},
+		record{substrate.File, "whole", "x" + blanks + "well\n"}, record{substrate.File, "old", "x" + blanks + "evil(1)\n1\n"},
+		record{substrate.Delete, "gone", ""})
+	d, err := r.Diff(context.Background(), git(t, r.Worktree, "rev-parse", "main"), result.Commit, substrate.DiffOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flagged := map[string]bool{}
+	for _, f := range d.Flags {
+		if f.Kind == substrate.FlagLongLine {
+			flagged[f.Path] = true
+		}
+	}
+	if !d.Truncated {
+		t.Error("the diff does not say that it is truncated")
+	}
+	for _, f := range d.Files {
+		cut := f.Path != "whole"
+		if f.Truncated != cut || flagged[f.Path] != (cut && f.Path != "gone") {
+			t.Errorf("%s: truncated %v, flagged %v", f.Path, f.Truncated, flagged[f.Path])
+		}
+		if f.Path == "hiding" && !strings.Contains(f.Hunks, "+after\n") {
+			t.Errorf("what follows a cut line is not shown: %q", f.Hunks)
+		}
+	}
 }

@@ -25,7 +25,7 @@ type Diff struct {
 	From, To  string // object ids
 	Files     []FileDiff
 	Flags     []Flag
-	Truncated bool // hunks were left out to stay within the bounds
+	Truncated bool // something of a file is not shown, or hunks of files are not
 }
 
 // FileDiff is one file of a diff. A renamed file is one that was Deleted at
@@ -34,7 +34,7 @@ type FileDiff struct {
 	Change
 	RenamedFrom string // raw bytes; "" when it was not renamed
 	Hunks       string // unified hunks, escaped line by line; a long line is cut
-	Truncated   bool
+	Truncated   bool   // hunks were left out, or a line was cut
 }
 
 // Diff compares a commit with another, usually its base. Both are full ids.
@@ -144,12 +144,12 @@ func (g *gitDir) hunks(ctx context.Context, trees [2]string, d *Diff, opts DiffO
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	err = splitPatch(bufio.NewReaderSize(out, 64<<10), d, opts)
-	if err != nil || d.Truncated {
+	whole, err := splitPatch(bufio.NewReaderSize(out, 64<<10), d, opts)
+	if !whole {
 		cancel() // the rest is not wanted
 	}
 	waitErr := cmd.Wait()
-	if err == nil && waitErr != nil && !d.Truncated {
+	if whole && waitErr != nil {
 		err = gitError(ctx, args, complaints, waitErr)
 	}
 	return err
@@ -158,22 +158,23 @@ func (g *gitDir) hunks(ctx context.Context, trees [2]string, d *Diff, opts DiffO
 // maxLine is how much of one line is kept.
 const maxLine = 4096
 
-func splitPatch(in *bufio.Reader, d *Diff, opts DiffOptions) error {
-	file, left, inHunk, total := -1, 0, false, 0
+// splitPatch reports whether it has read everything.
+func splitPatch(in *bufio.Reader, d *Diff, opts DiffOptions) (whole bool, err error) {
+	file, left, inHunk, full, total := -1, 0, false, false, 0
 	for {
 		line, cut, err := readLine(in)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		if bytes.HasPrefix(line, []byte("diff --git ")) {
 			if left == 0 {
 				if file++; file >= len(d.Files) {
-					return errors.New("git diff-tree prints a file that it does not list")
+					return false, errors.New("git diff-tree prints a file that it does not list")
 				}
-				left = d.Files[file].blocks()
+				left, full = d.Files[file].blocks(), false
 			}
 			left--
 			inHunk = false
@@ -187,23 +188,23 @@ func splitPatch(in *bufio.Reader, d *Diff, opts DiffOptions) error {
 		text := Escape(string(line)) + "\n"
 		if cut {
 			text = Escape(string(line)) + " […]\n"
+			f.Truncated, d.Truncated = true, true
 		}
 		if total+len(text) > opts.Bytes {
 			f.Truncated, d.Truncated = true, true
-			return nil
+			return false, nil
 		}
-		if len(f.Hunks)+len(text) > opts.FileBytes {
-			f.Truncated = true
+		if full = full || len(f.Hunks)+len(text) > opts.FileBytes; full {
+			f.Truncated, d.Truncated = true, true
+			continue
 		}
-		if !f.Truncated {
-			f.Hunks += text
-			total += len(text)
-		}
+		f.Hunks += text
+		total += len(text)
 	}
 	if file+1 != len(d.Files) || left != 0 {
-		return errors.New("git diff-tree lists a file that it does not print")
+		return false, errors.New("git diff-tree lists a file that it does not print")
 	}
-	return nil
+	return true, nil
 }
 
 // readLine reads one line without its end. What is beyond maxLine is dropped,
@@ -243,11 +244,11 @@ func (d *Diff) WriteTo(w io.Writer) (int64, error) {
 		fmt.Fprintln(buf, f.title())
 		buf.WriteString(f.Hunks)
 		if f.Truncated {
-			fmt.Fprintln(buf, "[… more of this file is not shown]")
+			fmt.Fprintln(buf, "[… not everything of this file is shown]")
 		}
 	}
 	if d.Truncated {
-		fmt.Fprintln(buf, "[… more files are listed than shown: the diff is too long]")
+		fmt.Fprintln(buf, "[… not everything is shown: the diff, a file or a line is too long]")
 	}
 	err := buf.Flush()
 	return out.n, err

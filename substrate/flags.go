@@ -30,6 +30,7 @@ const (
 	FlagLFS        FlagKind = "lfs"        // .lfsconfig: where large files are fetched from
 	FlagBinary     FlagKind = "binary"     // holds a NUL byte
 	FlagHidden     FlagKind = "hidden"     // control, bidirectional or invisible characters were added
+	FlagLongLine   FlagKind = "long-line"  // a line is longer than what a diff shows of it
 	FlagName       FlagKind = "name"       // the name itself has them, or is not UTF-8
 	FlagCollision  FlagKind = "collision"  // differs from another name only in case
 )
@@ -282,6 +283,9 @@ func (v *reviewer) content(c Change) error {
 	} else if after.hidden > before.hidden {
 		v.add(FlagHidden, c.Path, "has control, bidirectional or invisible characters")
 	}
+	if after.long {
+		v.add(FlagLongLine, c.Path, "a line is longer than what a diff shows of it")
+	}
 	if strings.HasSuffix("/"+strings.ToLower(c.Path), "/package.json") {
 		same, err := v.sameScripts(c)
 		if err != nil {
@@ -297,6 +301,7 @@ func (v *reviewer) content(c Change) error {
 type contents struct {
 	binary bool
 	hidden int
+	long   bool // has a line that a diff cuts
 }
 
 // scan reads one blob through.
@@ -310,6 +315,7 @@ func (v *reviewer) scan(id string) (contents, error) {
 		return found, err
 	}
 	buf := make([]byte, 64<<10)
+	line := 0 // bytes of it so far
 	kept := 0 // bytes of a character that the last read cut in two
 	for first := true; ; first = false {
 		n, err := o.Read(buf[kept:])
@@ -329,6 +335,10 @@ func (v *reviewer) scan(id string) (contents, error) {
 				found.hidden++
 			}
 			i += size
+			if line += size; r == '\n' {
+				line = 0
+			}
+			found.long = found.long || line >= maxLine // a diff's line begins with one more
 		}
 		if err == io.EOF {
 			return found, nil

@@ -31,7 +31,7 @@ func TestFlags(t *testing.T) {
 		"hidden":               {[]record{{substrate.File, "bidi.go", "a\u202eb\n"}, {substrate.File, "esc2", "\x1b[2J"}, {substrate.File, "zw", "a\u200bb"}, {substrate.File, "tag", "a\U000e0041b"}}, []string{"hidden bidi.go", "hidden esc2", "hidden tag", "hidden zw"}},
 		"hidden before":        {[]record{{substrate.File, "esc", "\x1b[0m more\n"}}, nil},
 		"emoji":                {[]record{{substrate.File, "e", "\ufeff👩\u200d💻 ❤\ufe0f\n"}}, nil},
-		"cut between reads":    {[]record{{substrate.File, "c", strings.Repeat("x", 64<<10-1) + "\u202e"}, {substrate.File, "d", strings.Repeat("€", 64<<10)}}, []string{"hidden c"}},
+		"cut between reads":    {[]record{{substrate.File, "c", strings.Repeat("x", 64<<10-1) + "\u202e"}, {substrate.File, "d", strings.Repeat("€", 64<<10)}}, []string{"hidden c", "long-line c", "long-line d"}},
 		"names":                {[]record{{substrate.File, "a\u202eb", "x\n"}, {substrate.File, "a\nb", "x\n"}, {substrate.File, "\xff", "x\n"}}, []string{"name a\nb", "name a\u202eb", "name \xff"}},
 		"collision":            {[]record{{substrate.File, "README", "x\n"}, {substrate.File, "SUB/x", "x\n"}}, []string{"collision README", "collision SUB/x"}},
 		"scripts":              {[]record{{substrate.File, "package.json", `{"name":"x","scripts":{"test":"true","postinstall":"evil"}}`}}, []string{"scripts package.json"}},
