@@ -59,7 +59,7 @@ func memoryRow(spec terrarium.Spec, l limits, c confinement) terrarium.Row {
 		return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Inspected, terrarium.ByHost,
 			fmt.Sprintf("the run is ended at the limit; the cgroup kills at %d bytes", c.applied.MemoryMax))
 	}
-	return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Constructed, terrarium.Sampled, "sampled: "+c.why)
+	return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Constructed, terrarium.Sampled, c.why)
 }
 
 // scratchSize is the limit of the disk when the scratch file system has that size,
