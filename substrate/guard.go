@@ -21,7 +21,7 @@ var executing = []string{
 	"hook.*.command", "include.path", "includeif.*.path", "init.templatedir", "instaweb.*", "interactive.difffilter", "man.*.cmd",
 	"man.*.path", "merge.*.driver", "mergetool.*.cmd", "mergetool.*.path", "pager.*", "receive.procreceiverefs",
 	"remote.*.receivepack", "remote.*.uploadpack", "remote.*.vcs", "remote.*.url", "remote.*.pushurl", "sendemail.*",
-	"sequence.editor", "submodule.*.update", "trailer.*.cmd", "trailer.*.command", "uploadpack.packobjectshook", "web.browser",
+	"sequence.editor", "submodule.*.update", "tar.*.command", "trailer.*.cmd", "trailer.*.command", "uploadpack.packobjectshook", "web.browser",
 }
 
 // isExecuting reports whether a setting is one of those.
@@ -71,6 +71,9 @@ func (w worktree) guarded(gitDir string, s setting, changed touched) string {
 		candidates = append(candidates, absoluteTo(gitDir, s.origin)) // the file that the setting is from
 	}
 	if isExecuting(s.key) && (!strings.HasPrefix(s.key, "alias.") || strings.HasPrefix(s.value, "!")) {
+		if hit := changed.spelled(s.value); hit != "" {
+			return hit
+		}
 		for i, word := range shellWords(s.value) {
 			word = expandHome(word)
 			if strings.HasPrefix(s.key, "include") {
@@ -128,15 +131,20 @@ func (w worktree) inside(p string) []string {
 type touched struct {
 	changed map[string]string // what has changed
 	above   map[string]string // directories in which something has
+	// components are the names of those paths and of their directories.
+	components map[string]string
 }
 
 func newTouched(changes []Change) touched {
-	t := touched{map[string]string{}, map[string]string{}}
+	t := touched{map[string]string{}, map[string]string{}, map[string]string{}}
 	for _, c := range changes {
 		folded := strings.ToLower(c.Path)
 		t.changed[folded] = c.Path
 		for at, _ := splitPath(folded); at != ""; at, _ = splitPath(at) {
 			t.above[at] = c.Path
+		}
+		for name := range strings.SplitSeq(folded, "/") {
+			t.components[name] = c.Path
 		}
 	}
 	return t
