@@ -26,10 +26,10 @@ func BenchmarkRow1OpenTrueClose(b *testing.B) {
 	provider := terrarium.Validated(wall(b))
 	theirs := baseline(b, "/usr/bin/true")
 	spec := specFor(b, "row1")
-	rounds := 0
+	name, rounds := spec.Run, 0
 	bench.Pairs(b, func() error {
 		rounds++
-		spec.Run = fmt.Sprintf("row1-%d", rounds)
+		spec.Run = fmt.Sprintf("%s-%d", name, rounds)
 		box, err := provider.Open(b.Context(), spec)
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func baseline(b *testing.B, argv ...string) func(stdout io.Writer) error {
 	rounds := 0
 	return func(stdout io.Writer) error {
 		rounds++
-		cmd := exec.Command(program, slices.Concat(flags, []string{"run", "--bundle", print.bundle.dir, fmt.Sprintf("baseline-%d", rounds)})...)
+		cmd := exec.Command(program, slices.Concat(flags, []string{"run", "--bundle", print.bundle.dir, fmt.Sprintf("%s-%d", print.spec.Run, rounds)})...)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = stdout, &said
 		if err := cmd.Run(); err != nil {

@@ -4,6 +4,7 @@ package runsc
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,7 +30,8 @@ func wall(t testing.TB) *provider {
 	return &provider{Config{Program: program, Stoma: guest}}
 }
 
-// specFor asks for a Terrarium over an empty workspace.
+// specFor asks for a Terrarium over an empty workspace, under a name that is this
+// process's own.
 func specFor(t testing.TB, run string) terrarium.Spec {
 	t.Helper()
 	dir, err := os.MkdirTemp(t.TempDir(), "run-")
@@ -47,7 +49,7 @@ func specFor(t testing.TB, run string) terrarium.Spec {
 		t.Fatal(err)
 	}
 	return terrarium.Spec{
-		Run:       run,
+		Run:       fmt.Sprintf("%s-%d", run, os.Getpid()),
 		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{}},
 		Workspace: terrarium.Workspace{Image: image, Dir: dir},
 		Env:       []string{"PATH=/usr/bin:/bin", "HOME=/home/sprout"},

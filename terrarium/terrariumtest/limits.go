@@ -105,7 +105,7 @@ func testCPU(t *testing.T, g *ground) {
 // testUsage: what the wall says is used follows what goes on inside.
 func testUsage(t *testing.T, g *ground) {
 	b := g.open(t, nil)
-	eventually(t, "something is read", func() bool { return b.Usage().Memory > 0 })
+	eventually(t, "something is read, and the self-test is over", func() bool { return b.Usage().Memory > 0 && b.Usage().Processes == 0 })
 	quiet := b.Usage()
 	p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", `
 		sleep 86400 & sleep 86400 & sleep 86400 &
