@@ -57,7 +57,7 @@ func initStreams() Result {
 	names, err := list("/proc/1/fd")
 	t.attempt("list /proc/1/fd", err)
 	if err != nil {
-		names = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
+		names = []string{"0", "1", "2", "3", "10", "11"} // the last two are the Stoma's carrier
 	}
 	for _, n := range names[:min(len(names), 32)] {
 		for _, flags := range []int{unix.O_WRONLY, unix.O_RDONLY} {

@@ -54,6 +54,9 @@ func exists(path string) bool {
 	return unix.Lstat(path, &st) == nil
 }
 
+// maxList bounds how many names of a directory are read.
+const maxList = 4096
+
 // list returns up to 4096 names in a directory.
 func list(path string) ([]string, error) {
 	f, err := os.Open(path)
@@ -61,7 +64,7 @@ func list(path string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(4096)
+	names, err := f.Readdirnames(maxList)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
