@@ -34,6 +34,11 @@ func TestStdinEnds(t *testing.T) {
 			_, err = p.Stdin.Write(make([]byte, 1<<20))
 		}
 		_ = p.Close()
+		// What was being written is out before the answer to a later question is in:
+		// the carrier is not closed in the middle of a frame.
+		if _, err := c.Stat(ctx(t)); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
