@@ -94,7 +94,13 @@ func (s *Stem) lookAtWorktree(ctx context.Context, in capability.GrowInput) func
 	return sync.OnceValue(func() string { return <-answer })
 }
 
+// worktreeTime bounds the look at the working tree: a tree can be made that Git
+// never gets to the end of, and a notice is not worth the wait.
+const worktreeTime = 30 * time.Second
+
 func (s *Stem) leftOut(ctx context.Context, in capability.GrowInput) string {
+	ctx, cancel := context.WithTimeoutCause(ctx, worktreeTime, fmt.Errorf("it takes longer than %v", worktreeTime))
+	defer cancel()
 	var dirty substrate.Dirty
 	repository, err := s.store.Open(ctx, string(in.Substrate.Path))
 	if err == nil {
