@@ -33,7 +33,6 @@ type Order struct {
 type Report struct {
 	Sentry  int    `json:"sentry,omitempty"`
 	Gofer   int    `json:"gofer,omitempty"`
-	Created bool   `json:"created,omitempty"`
 	Started bool   `json:"started,omitempty"`
 	Tasks   *Tasks `json:"tasks,omitempty"`
 	Error   string `json:"error,omitempty"`
