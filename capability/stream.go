@@ -9,12 +9,13 @@ import (
 )
 
 // What flows while a capability works travels in the context, so that Invoke
-// has one signature for all of them: events out, and for an interactive Sprout
-// its stdin and its terminal's sizes in.
+// has one signature for all of them: events and progress out, and for an interactive
+// Sprout its stdin and its terminal's sizes in.
 type (
-	eventsKey  struct{}
-	inputKey   struct{}
-	resizesKey struct{}
+	eventsKey   struct{}
+	inputKey    struct{}
+	resizesKey  struct{}
+	progressKey struct{}
 )
 
 // WithEvents makes sink receive the events of the capability that is invoked
@@ -62,4 +63,18 @@ func WithResizes(ctx context.Context, sizes <-chan Size) context.Context {
 func Resizes(ctx context.Context) <-chan Size {
 	sizes, _ := ctx.Value(resizesKey{}).(<-chan Size)
 	return sizes
+}
+
+// WithProgress makes sink learn what is being done while a person waits: what, and
+// how much of how much, or 0 of 0 where that is not known. An empty what means that
+// nothing is. It may be called from several goroutines, and must not block.
+func WithProgress(ctx context.Context, sink func(what string, done, total int64)) context.Context {
+	return context.WithValue(ctx, progressKey{}, sink)
+}
+
+// Progress tells the sink, if there is one.
+func Progress(ctx context.Context, what string, done, total int64) {
+	if sink, ok := ctx.Value(progressKey{}).(func(string, int64, int64)); ok {
+		sink(what, done, total)
+	}
 }

@@ -122,7 +122,7 @@ func (g *growth) takeBase(ctx context.Context) error {
 		}
 	}
 	base, err := g.plan.repository.Base(ctx, commit, sproutOwner, func(done, total int) {
-		g.stem.config.Progress("preparing the base", int64(done), int64(total))
+		capability.Progress(ctx, "preparing the base", int64(done), int64(total))
 	})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (g *growth) takeBase(ctx context.Context) error {
 func (g *growth) openWall(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, openTime, fault.New(fault.Unavailable, "the wall was not ready within %v", openTime))
 	defer cancel()
-	g.stem.config.Progress("opening the Terrarium", 0, 0)
+	capability.Progress(ctx, "opening the Terrarium", 0, 0)
 	spec := g.plan.limits
 	spec.Run = string(g.id)
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: g.stem.config.Toolchain}
@@ -165,7 +165,7 @@ func (g *growth) firstExec(ctx context.Context) error {
 	if err := g.enter(ctx, run.Running, g.describe); err != nil {
 		return err
 	}
-	g.stem.config.Progress("", 0, 0)
+	capability.Progress(ctx, "", 0, 0)
 	request := stoma.ExecRequest{Argv: g.plan.input.Argv, Env: g.plan.env, Dir: "/workspace"}
 	if size := g.plan.input.Terminal; size != nil {
 		request.TTY = &stoma.Size{Rows: size.Rows, Cols: size.Cols}

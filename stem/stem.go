@@ -46,9 +46,6 @@ type Config struct {
 	// Notice is told what a person should know and no run's record holds, such as an
 	// abandoned run that could not be cleaned up. It may be nil.
 	Notice func(text string)
-
-	// Progress is told what is being done while a person waits. It may be nil.
-	Progress func(what string, done, total int64)
 }
 
 // Stem is safe for concurrent use.
@@ -66,9 +63,6 @@ const keepRuns = 1000
 // Open opens the state directory and recovers what an earlier Stem left behind.
 func Open(ctx context.Context, c Config) (*Stem, error) {
 	s := &Stem{config: c, runs: filepath.Join(c.StateDir, "runs")}
-	if c.Progress == nil {
-		s.config.Progress = func(string, int64, int64) {}
-	}
 	if c.Notice == nil {
 		s.config.Notice = func(string) {}
 	}

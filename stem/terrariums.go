@@ -81,14 +81,14 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	}()
 	report := capability.ProbeReport{Provider: provider.Name(), Boundary: recordRows(box.Boundary()), Held: true}
 	for _, p := range probe.All() {
-		s.config.Progress("probing "+p.ID, 0, 0)
+		capability.Progress(ctx, "probing "+p.ID, 0, 0)
 		result := runProbe(ctx, box.Stoma(), spec.Env, p)
 		report.Held = report.Held && (result.Status == probe.Sealed || result.Status == probe.NotApplicable)
 		report.Probes = append(report.Probes, capability.ProbeResult{
 			Probe: p.ID, Dimension: p.Dimension, Seal: p.Seal, Tries: p.What, Result: string(result.Status), Observed: result.Detail,
 		})
 	}
-	s.config.Progress("", 0, 0)
+	capability.Progress(ctx, "", 0, 0)
 	return report, nil
 }
 

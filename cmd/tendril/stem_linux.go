@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"tendril/capability"
 	"tendril/display"
 	"tendril/site"
 	"tendril/stem"
@@ -29,7 +30,7 @@ func (c *console) invoke(ctx context.Context, name string, input any) (_ any, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.Invoke(ctx, stem.LocalBotanist(), name, input)
+	return s.Invoke(capability.WithProgress(ctx, c.showProgress), stem.LocalBotanist(), name, input)
 }
 
 func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
@@ -60,7 +61,6 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		StateDir: here.State, Toolchain: toolchain, Defaults: settings.Limits.Defaults,
 		HostPath:  os.Getenv("PATH"),
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
-		Progress:  c.showProgress,
 		Notice:    func(text string) { c.live.Notice("tendril: " + text) },
 	})
 }
