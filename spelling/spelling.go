@@ -1,5 +1,5 @@
-// Package spelling finds the word that somebody probably meant, so that a
-// refusal can name it. It is for hints alone: nothing is ever corrected.
+// Package spelling says how names are written, and finds the word that somebody
+// probably meant, so that a refusal can name it. Nothing is ever corrected.
 package spelling
 
 import "strings"
