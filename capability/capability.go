@@ -61,6 +61,10 @@ func All() []Definition {
 			Input: reflect.TypeFor[GrowInput](), Output: reflect.TypeFor[run.Run](), Streams: true,
 			Summary: "run a command behind a wall and hand its work over as a branch",
 		}, {
+			Name: "stoma.pass", Branch: Grow, Impact: Write,
+			Input: reflect.TypeFor[PassInput](), Output: reflect.TypeFor[Pass](), Streams: true,
+			Summary: "run a command behind a wall and return what it prints, without a Fruit",
+		}, {
 			Name: "run.list", Branch: Observe, Impact: Read,
 			Input: reflect.TypeFor[ListInput](), Output: reflect.TypeFor[[]run.Run](),
 			Summary: "list runs, the newest first",
@@ -102,6 +106,66 @@ func All() []Definition {
 			Name: "terrarium.probe", Branch: Grow, Impact: Write,
 			Input: reflect.TypeFor[ProbeInput](), Output: reflect.TypeFor[ProbeReport](),
 			Summary: "build a wall and try to get out of it",
+		}, {
+			Name: "substrate.list", Branch: Observe, Impact: Read,
+			Input: reflect.TypeFor[EmptyInput](), Output: reflect.TypeFor[[]Substrate](),
+			Summary: "list the Substrates that have a name",
+		}, {
+			Name: "substrate.add", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[SubstrateAddInput](), Output: reflect.TypeFor[Substrate](),
+			Summary: "bind a name to a repository",
+		}, {
+			Name: "substrate.remove", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[SubstrateInput](), Output: reflect.TypeFor[Substrate](),
+			Summary: "forget the name of a repository, and nothing else of it",
+		}, {
+			Name: "pollen.issue", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[PollenIssueInput](), Output: reflect.TypeFor[IssuedPollen](),
+			Summary: "issue an identity and show its token, once",
+		}, {
+			Name: "pollen.list", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[EmptyInput](), Output: reflect.TypeFor[[]Pollen](),
+			Summary: "list the identities that were issued",
+		}, {
+			Name: "pollen.rotate", Branch: Control, Impact: Irreversible,
+			Input: reflect.TypeFor[PollenInput](), Output: reflect.TypeFor[IssuedPollen](),
+			Summary: "give an identity another token; the one before proves nothing any more",
+		}, {
+			Name: "pollen.revoke", Branch: Control, Impact: Irreversible,
+			Input: reflect.TypeFor[PollenInput](), Output: reflect.TypeFor[Pollen](),
+			Summary: "end an identity and what runs on its behalf",
+		}, {
+			Name: "grant.add", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[GrantAddInput](), Output: reflect.TypeFor[GrantChange](),
+			Summary: "let a Pollen do more",
+		}, {
+			Name: "grant.list", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[EmptyInput](), Output: reflect.TypeFor[[]Grant](),
+			Summary: "list the grants in force",
+		}, {
+			Name: "grant.revoke", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[GrantRevokeInput](), Output: reflect.TypeFor[GrantChange](),
+			Summary: "take a class, a Substrate or everything from a Pollen's grants",
+		}, {
+			Name: "grant.check", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[GrantCheckInput](), Output: reflect.TypeFor[GrantCheck](),
+			Summary: "say whether a grants file is understood whole",
+		}, {
+			Name: "grant.explain", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[GrantExplainInput](), Output: reflect.TypeFor[Explanation](),
+			Summary: "say whether a Pollen may, by which rule, or what is missing",
+		}, {
+			Name: "ledger.tail", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[LedgerPageInput](), Output: reflect.TypeFor[LedgerPage](),
+			Summary: "show the newest rows of the ledger",
+		}, {
+			Name: "ledger.export", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[LedgerPageInput](), Output: reflect.TypeFor[LedgerPage](),
+			Summary: "print the ledger as it is, for whoever verifies it",
+		}, {
+			Name: "ledger.checkpoint", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[EmptyInput](), Output: reflect.TypeFor[LedgerCheckpoint](),
+			Summary: "show what to keep elsewhere, so that no rewrite goes unnoticed",
 		},
 	}
 }

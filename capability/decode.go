@@ -184,7 +184,7 @@ func decodeObject(path string, data []byte, v reflect.Value) error {
 		if !ok {
 			return unknownKey(join(path, name), name, known)
 		}
-		if err := decodeInto(join(path, name), raw, v.Field(i)); err != nil {
+		if err := decodeInto(join(path, name), raw, v.FieldByIndex(i)); err != nil {
 			return err
 		}
 	}
@@ -192,11 +192,14 @@ func decodeObject(path string, data []byte, v reflect.Value) error {
 }
 
 // keys returns the JSON keys of a struct's fields, as an index and in order.
-func keys(t reflect.Type) (index map[string]int, ordered []string) {
-	index = map[string]int{}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		index[name] = i
+func keys(t reflect.Type) (index map[string][]int, ordered []string) {
+	index = map[string][]int{}
+	for _, field := range reflect.VisibleFields(t) { // those of an embedded struct too
+		if field.Anonymous {
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		index[name] = field.Index
 		ordered = append(ordered, name)
 	}
 	return index, ordered

@@ -22,11 +22,11 @@ func TestDecode(t *testing.T) {
 	if err := Decode([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := GrowInput{
+	want := GrowInput{RequireClean: true, Work: Work{
 		Substrate: run.Substrate{Path: "/s\xff"}, Base: "main", Argv: []string{"sh", "-c", `echo 🌱 \ud83c`},
-		Env: []string{"A=b"}, RequireClean: true, Terminal: &Size{24, 80},
+		Env: []string{"A=b"}, Terminal: &Size{24, 80},
 		Limits: Limits{CPUs: new(1.5), Memory: new(Bytes(4 << 30)), Disk: new(Bytes(1 << 20)), Pids: new(64), Wall: new(Duration(time.Hour))},
-	}
+	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -39,7 +39,7 @@ func TestDecode(t *testing.T) {
 // same.
 func TestDecodeTakesWhatIsPrinted(t *testing.T) {
 	for _, want := range []any{
-		&GrowInput{Substrate: run.Substrate{Name: "handbook"}, Argv: []string{"a"}, Limits: Limits{Memory: new(Bytes(5)), Wall: new(Duration(5))}},
+		&GrowInput{Work: Work{Substrate: run.Substrate{Name: "handbook"}, Argv: []string{"a"}, Limits: Limits{Memory: new(Bytes(5)), Wall: new(Duration(5))}}},
 		&RunInput{anID}, &ListInput{After: anID, Substrate: &run.Substrate{Path: "/a"}}, &WatchInput{anID, 3},
 		&AcceptInput{Run: anID, Into: "main"}, &TerrariumListInput{}, &ProbeInput{Provider: "runsc"},
 	} {

@@ -10,8 +10,8 @@ import (
 	"tendril/spelling"
 )
 
-// GrowInput asks for one run. Only Substrate and Argv are needed.
-type GrowInput struct {
+// Work is a command for a Sprout. Only Substrate and Argv are needed.
+type Work struct {
 	Substrate run.Substrate `json:"substrate"`
 	Base      string        `json:"base"`  // a commit or what names one; empty: HEAD
 	Dirty     bool          `json:"dirty"` // start from a snapshot of the working tree instead
@@ -26,10 +26,33 @@ type GrowInput struct {
 	// Terminal gives the Sprout a terminal of this size instead of pipes; its
 	// stdout and stderr are then one stream.
 	Terminal *Size `json:"terminal"`
+}
+
+// GrowInput asks for one run whose work becomes a Fruit.
+type GrowInput struct {
+	Work
 
 	// RequireClean makes any verdict but clean a failure of the call's exit
 	// status. It changes nothing about the run.
 	RequireClean bool `json:"require_clean"`
+}
+
+// PassInput asks for one command whose output is the result. What it changes goes
+// with its Terrarium.
+type PassInput struct {
+	Work
+}
+
+// MostPassed is the most output that a pass can return.
+const MostPassed = Bytes(16 << 20)
+
+// Validate refuses what no answer could hold, and what [Work.Validate] refuses.
+func (in PassInput) Validate() error {
+	if most := in.Limits.Output; most != nil && *most > MostPassed {
+		return fault.New(fault.Invalid, "the output limit of %v is more than a pass returns (%v)", *most, MostPassed).
+			WithHint("write the rest to a file, and grow instead of passing")
+	}
+	return in.Work.Validate()
 }
 
 // Size is the size of a terminal in characters.
@@ -47,7 +70,7 @@ const (
 )
 
 // Validate refuses what no wall and no repository could honour.
-func (in GrowInput) Validate() error {
+func (in Work) Validate() error {
 	if err := validSubstrate(in.Substrate); err != nil {
 		return err
 	}

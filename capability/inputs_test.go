@@ -14,7 +14,7 @@ const anID = run.ID("r-01jd0000000000000000000000")
 
 // grow is an input that is taken; change spoils it.
 func grow(change func(*GrowInput)) GrowInput {
-	in := GrowInput{Substrate: run.Substrate{Path: "/src"}, Argv: []string{"true"}}
+	in := GrowInput{Work: Work{Substrate: run.Substrate{Path: "/src"}, Argv: []string{"true"}}}
 	change(&in)
 	return in
 }

@@ -56,10 +56,10 @@ func (g *growCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return fault.New(fault.Invalid, "substrate %q: %w", g.Substrate, err)
 	}
-	in := capability.GrowInput{
+	in := capability.GrowInput{RequireClean: g.Require == "clean", Work: capability.Work{
 		Substrate: run.Substrate{Path: run.Path(path)}, Base: g.Base, Dirty: g.Dirty, Argv: c.argv, Env: g.Env,
-		Provider: g.Provider, Limits: g.Limits.limits(), RequireClean: g.Require == "clean",
-	}
+		Provider: g.Provider, Limits: g.Limits.limits(),
+	}}
 	if g.Stdin || g.TTY {
 		ctx = capability.WithInput(ctx, c.stdin)
 	}
