@@ -270,6 +270,8 @@ func TestExitStatus(t *testing.T) {
 		{Fruited, killed, Clean, 3, 3},
 		{Unchanged, zero, Clean, 0, 0},
 		{Unchanged, zero, "", 0, 5},
+		{Passed, zero, Clean, 0, 0},
+		{Passed, one, Clean, 3, 3},
 		{Unchanged, one, "", 3, 5},
 		{Stopped, nil, Clean, 4, 4},
 		{Stopped, one, Clean, 4, 4},

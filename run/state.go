@@ -21,6 +21,7 @@ const (
 const (
 	Fruited   State = "fruited"   // there is a branch
 	Unchanged State = "unchanged" // the Sprout ended and changed nothing
+	Passed    State = "passed"    // the command ended, and no Fruit was asked for
 	Refused   State = "refused"   // the request was not sane or not allowed; nothing ran
 	Withered  State = "withered"  // the boundary or the Stem broke
 	Stopped   State = "stopped"   // a limit or a cancel ended it; what there was is handed over
@@ -29,17 +30,19 @@ const (
 
 // transitions lists what may follow each state. Nothing follows an end.
 //
-// The work is handed over only by way of Collecting. Stopped follows Running
+// The work is handed over only by way of Collecting; a run that was never asked for a
+// Fruit has Passed. Stopped follows Running
 // directly when the wall had to be killed and nothing could be collected.
 // Refused is for requests, and says that nothing ran: it follows Running only when
 // the command turned out not to exist inside.
 var transitions = map[State][]State{
 	Queued:     {Preparing, Refused, Withered, Stopped, Lost},
 	Preparing:  {Running, Refused, Withered, Stopped, Lost},
-	Running:    {Collecting, Refused, Withered, Stopped, Lost},
+	Running:    {Collecting, Passed, Refused, Withered, Stopped, Lost},
 	Collecting: {Fruited, Unchanged, Withered, Stopped, Lost},
 	Fruited:    nil,
 	Unchanged:  nil,
+	Passed:     nil,
 	Refused:    nil,
 	Withered:   nil,
 	Stopped:    nil,
@@ -50,7 +53,7 @@ var transitions = map[State][]State{
 // the ends.
 func States() []State {
 	return []State{Queued, Preparing, Running, Collecting,
-		Fruited, Unchanged, Refused, Withered, Stopped, Lost}
+		Fruited, Unchanged, Passed, Refused, Withered, Stopped, Lost}
 }
 
 // Valid reports whether s is one of the states.
@@ -83,7 +86,7 @@ func Transition(from, to State) error {
 
 // The exit statuses of a command that waited for a run.
 const (
-	ExitCompleted = 0 // fruited or unchanged
+	ExitCompleted = 0 // fruited, unchanged or passed
 	ExitInternal  = 1 // an internal error, or no end that can be told
 	ExitRefused   = 2 // bad input or a refusal
 	ExitFailed    = 3 // the Sprout's own command failed
@@ -113,7 +116,7 @@ func ExitStatus(r Run, requireClean bool) int {
 		return ExitStopped
 	case r.Exit != nil && r.Exit.Failed():
 		return ExitFailed
-	case r.State == Fruited, r.State == Unchanged:
+	case r.State == Fruited, r.State == Unchanged, r.State == Passed:
 		return ExitCompleted
 	default: // withered, lost
 		return ExitInternal
