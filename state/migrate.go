@@ -38,7 +38,9 @@ CREATE TABLE cancels (
 	actor TEXT NOT NULL,
 	time  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-`}
+`,
+	createPollen,
+}
 
 // migrate brings the schema to this program's version. In the ordinary case it
 // is one read.
