@@ -24,12 +24,15 @@ var mayImport = map[string][]string{
 	"erofs":                   {},
 	"display":                 {},
 	"run":                     {},
+	"policy":                  {"spelling"},
 	"probe":                   {},
 	"cgroup":                  {},
 	"rootfs":                  {},
-	"site":                    {"capability", "spelling"},
+	"strictyaml":              {"spelling"},
+	"site":                    {"capability", "strictyaml"},
 	"capability":              {"run", "spelling"},
-	"state":                   {"run"},
+	"pollen":                  {"spelling"},
+	"state":                   {"pollen", "run"},
 	"stoma":                   {},
 	"stoma/binary":            {},
 	"stoma/guest":             {"stoma", "ignore"},
@@ -58,11 +61,11 @@ var linksOnly = map[string]struct {
 		"gVisor compiles for minutes and belongs in re-executed processes only (erofs, substrate: its reader as an oracle in tests)"},
 	"modernc.org/sqlite":         {[]string{"state"}, "one package owns the database"},
 	"github.com/alecthomas/kong": {[]string{"cmd/tendril"}, "the command line is an edge"},
-	"go.yaml.in/yaml":            {[]string{"site", "rootfs"}, "one strict decoder reads the control plane's files (rootfs: in tests)"},
+	"go.yaml.in/yaml":            {[]string{"strictyaml", "rootfs"}, "one strict decoder reads the control plane's files (rootfs: in tests)"},
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "ignore", "run", "capability"}
+var pure = []string{"fault", "spelling", "ignore", "run", "pollen", "capability", "policy"}
 
 type goPackage struct {
 	ImportPath   string
