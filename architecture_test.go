@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"substrate":               {"erofs", "ignore"},
 	"stem":                    {"capability", "erofs", "probe", "rootfs", "run", "spelling", "state", "stoma", "substrate", "terrarium"},
 	"cmd/stoma":               {"stoma/guest", "probe"},
-	"cmd/tendril":             {"capability", "display", "run", "site", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
+	"cmd/tendril":             {"capability", "display", "policy", "run", "site", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
 	"acceptance":              {},
 	"bench":                   {},
 	"bench/baseline":          {},

@@ -42,6 +42,7 @@ type grammar struct {
 	Run       runCommands       `cmd:"" help:"Runs: what was asked for and what became of it."`
 	Fruit     fruitCommands     `cmd:"" help:"Fruit: the results, for review."`
 	Terrarium terrariumCommands `cmd:"" help:"Terrariums: the walls of this host."`
+	Policy    policyCommands    `cmd:"" help:"The policy: what may go together."`
 	Version   versionCommand    `cmd:"" help:"Say which tendril this is."`
 }
 
