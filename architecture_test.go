@@ -32,7 +32,8 @@ var mayImport = map[string][]string{
 	"site":                    {"capability", "strictyaml"},
 	"capability":              {"run", "spelling"},
 	"pollen":                  {"spelling"},
-	"state":                   {"pollen", "run"},
+	"ledger":                  {"spelling"},
+	"state":                   {"ledger", "pollen", "run"},
 	"stoma":                   {},
 	"stoma/binary":            {},
 	"stoma/guest":             {"stoma", "ignore"},
@@ -65,7 +66,7 @@ var linksOnly = map[string]struct {
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "ignore", "run", "pollen", "capability", "policy"}
+var pure = []string{"fault", "spelling", "ignore", "run", "pollen", "ledger", "capability", "policy"}
 
 type goPackage struct {
 	ImportPath   string

@@ -40,6 +40,7 @@ CREATE TABLE cancels (
 ) STRICT, WITHOUT ROWID;
 `,
 	createPollen,
+	createLedger,
 }
 
 // migrate brings the schema to this program's version. In the ordinary case it

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/run"
 )
 
 // CreateRun records a new run and its first event. Its state is
-// [run.Queued].
-func (s *Store) CreateRun(ctx context.Context, r run.Run) error {
+// [run.Queued]. The entries are recorded in the same transaction.
+func (s *Store) CreateRun(ctx context.Context, r run.Run, entries ...ledger.Entry) error {
 	if _, err := run.ParseID(string(r.ID)); err != nil {
 		return err
 	}
@@ -30,7 +31,10 @@ func (s *Store) CreateRun(ctx context.Context, r run.Run) error {
 		if _, err := tx.ExecContext(ctx, insert, string(r.ID), string(r.State), []byte(r.Substrate.String()), string(record)); err != nil {
 			return err
 		}
-		_, err := appendEvents(ctx, tx, r.ID, run.Event{Data: run.StateChange{State: r.State}})
+		if _, err := appendEvents(ctx, tx, r.ID, run.Event{Data: run.StateChange{State: r.State}}); err != nil {
+			return err
+		}
+		_, err := s.appendLedger(ctx, tx, entries)
 		return err
 	})
 }
@@ -41,9 +45,12 @@ func (s *Store) CreateRun(ctx context.Context, r run.Run) error {
 // is stored and that error comes back. It holds the write lock meanwhile, so it
 // must be quick, and must not call the store.
 //
+// Each record gets the run as it is stored, and makes the entry that is recorded with it
+// in the ledger, in the same transaction.
+//
 // Refused are a transition that [run.Transition] refuses, another id, pollen or
 // Substrate, and any change to a run that has ended but to its Review.
-func (s *Store) UpdateRun(ctx context.Context, id run.ID, change func(*run.Run) error) (run.Run, []run.Event, error) {
+func (s *Store) UpdateRun(ctx context.Context, id run.ID, change func(*run.Run) error, record ...func(run.Run) ledger.Entry) (run.Run, []run.Event, error) {
 	var after run.Run
 	var events []run.Event
 	err := s.transact(ctx, "update run "+string(id), func(tx *sql.Tx) error {
@@ -57,12 +64,19 @@ func (s *Store) UpdateRun(ctx context.Context, id run.ID, change func(*run.Run) 
 		if err := change(&after); err != nil {
 			return err
 		}
-		record, err := checkChange(before, after)
+		stored, err := checkChange(before, after)
 		if err != nil {
 			return err
 		}
 		const update = `UPDATE runs SET state = ?, record = ? WHERE id = ?`
-		if _, err := tx.ExecContext(ctx, update, string(after.State), string(record), string(id)); err != nil {
+		if _, err := tx.ExecContext(ctx, update, string(after.State), string(stored), string(id)); err != nil {
+			return err
+		}
+		entries := make([]ledger.Entry, len(record))
+		for i, entryOf := range record {
+			entries[i] = entryOf(after)
+		}
+		if _, err := s.appendLedger(ctx, tx, entries); err != nil {
 			return err
 		}
 		if before.State == after.State {
@@ -201,8 +215,9 @@ func (s *Store) listRuns(ctx context.Context, query string, args ...any) ([]run.
 
 // RequestCancel asks the process that owns the run to stop it, on behalf of
 // actor. Asking again changes nothing: the first actor stays. Asking for a run
-// that has ended is a fault of the kind invalid.
-func (s *Store) RequestCancel(ctx context.Context, id run.ID, actor string) error {
+// that has ended is a fault of the kind invalid. The entries are recorded in the
+// same transaction, if it is the first that asks.
+func (s *Store) RequestCancel(ctx context.Context, id run.ID, actor string, entries ...ledger.Entry) error {
 	return s.transact(ctx, "cancel run "+string(id), func(tx *sql.Tx) error {
 		r, err := getRun(ctx, tx, id)
 		if err != nil {
@@ -212,7 +227,14 @@ func (s *Store) RequestCancel(ctx context.Context, id run.ID, actor string) erro
 			return fault.New(fault.Invalid, "run %s has ended: it is %s", id, r.State)
 		}
 		const insert = `INSERT INTO cancels (run, actor, time) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
-		_, err = tx.ExecContext(ctx, insert, string(id), actor, time.Now().UnixMilli())
+		inserted, err := tx.ExecContext(ctx, insert, string(id), actor, time.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		if count, err := inserted.RowsAffected(); err != nil || count == 0 {
+			return err
+		}
+		_, err = s.appendLedger(ctx, tx, entries)
 		return err
 	})
 }

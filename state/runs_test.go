@@ -65,6 +65,7 @@ func TestEveryTransitionIsChecked(t *testing.T) {
 		run.Collecting: {run.Preparing, run.Running, run.Collecting},
 		run.Fruited:    {run.Preparing, run.Running, run.Collecting, run.Fruited},
 		run.Unchanged:  {run.Preparing, run.Running, run.Collecting, run.Unchanged},
+		run.Passed:     {run.Preparing, run.Running, run.Passed},
 		run.Refused:    {run.Refused},
 		run.Withered:   {run.Withered},
 		run.Stopped:    {run.Stopped},

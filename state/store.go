@@ -1,4 +1,4 @@
-// Package state keeps runs and their events in one SQLite file. It is the only
+// Package state keeps runs, their events and the ledger in one SQLite file. It is the only
 // package that links SQLite.
 //
 // It promises that what a call acknowledged is on disk, also after a SIGKILL or
@@ -21,13 +21,16 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"tendril/fault"
+	"tendril/ledger"
 )
 
 // Store is an open state database. It is safe for concurrent use: one call at a
 // time is served within a process, in any order.
 type Store struct {
-	db   *sql.DB
-	path string
+	db       *sql.DB
+	path     string
+	key      ledger.Key // signs the ledger's checkpoints
+	recorder recorder
 }
 
 // busyTimeoutMS is how long a call waits for another process's transaction.
@@ -67,7 +70,11 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	// its own page cache and its own set of pragmas.
 	db.SetMaxOpenConns(1)
 	s := &Store{db: db, path: path}
-	if err := s.migrate(ctx); err != nil {
+	err = s.migrate(ctx)
+	if err == nil {
+		err = s.openLedger(ctx)
+	}
+	if err != nil {
 		db.Close()
 		return nil, s.classify("open", err)
 	}
@@ -76,6 +83,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 
 // Close releases the database. Calls that are under way end first.
 func (s *Store) Close() error {
+	s.recorder.close()
 	if err := s.db.Close(); err != nil {
 		return s.classify("close", err)
 	}

@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"tendril/fault"
+)
+
+// Report says what a verification found, and what it covers. Every part of it is
+// true only of an export for which [Verify] returned no error.
+type Report struct {
+	Origin  string `json:"origin"`
+	Rows    int64  `json:"rows"`    // in the export
+	Covered int64  `json:"covered"` // by the largest checkpoint: the first so many
+	Newer   int64  `json:"newer"`   // than every checkpoint: nothing proves them
+
+	Checkpoints []Checkpoint `json:"checkpoints"` // that hold, the smallest first
+	Key         string       `json:"key"`         // that their signatures were checked with
+	KeyGiven    bool         `json:"key_given"`   // and not taken from the export itself
+
+	// How often, and first at which row, the clock went back: a time earlier than
+	// that of the row before. It happens when a clock is set.
+	ClockBack   int64  `json:"clock_back"`
+	ClockBackAt *int64 `json:"clock_back_at"`
+}
+
+// Words are the report for a person, one sentence a line: what holds, and what this
+// verification cannot say.
+func (r Report) Words() []string {
+	words := []string{fmt.Sprintf("rows 0 to %d of %s are those that the checkpoint signs", r.Covered-1, r.Origin)}
+	if len(r.Checkpoints) > 1 {
+		words = append(words, fmt.Sprintf("all %d checkpoints hold", len(r.Checkpoints)))
+	}
+	if r.KeyGiven {
+		words = append(words, "each checkpoint is signed with the key that was given")
+	} else {
+		words = append(words, "each checkpoint is signed with the key that the export itself names: give the key that you kept to know whose it is")
+	}
+	if r.Newer > 0 {
+		words = append(words, fmt.Sprintf("not covered: %d rows that are newer than the checkpoint; a newer checkpoint would cover them", r.Newer))
+	}
+	if r.ClockBack > 0 {
+		words = append(words, fmt.Sprintf("the clock went back %d times, first at row %d", r.ClockBack, *r.ClockBackAt))
+	}
+	return append(words, "not covered: a history that was rewritten before this checkpoint was kept; whoever holds the signing key can write one")
+}
+
+// Verify reads an exported ledger, which is its rows with a newline after each, and
+// checks that every row is spelled as rows are, that they are numbered 0, 1, 2, … and
+// that the first so many have the root that each signed checkpoint says. key is the
+// verifier key that the checkpoints have to be signed with; if it is empty, it is the
+// one that the first row names, which proves only that the two belong together.
+//
+// The memory it takes grows with the logarithm of the number of rows. A ledger that
+// does not hold is a fault of the kind invalid; an export that cannot be read is
+// unavailable.
+func Verify(export io.Reader, key string, signed ...[]byte) (Report, error) {
+	if len(signed) == 0 {
+		return Report{}, fault.New(fault.Invalid, "there is nothing to verify a ledger against").
+			WithHint("give a checkpoint that was kept: `tendril ledger checkpoint` prints the one of now")
+	}
+	v := verification{report: Report{Key: key, KeyGiven: key != ""}, signed: signed}
+	lines := bufio.NewReaderSize(export, LargestRow+1)
+	for {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case err == io.EOF && len(line) == 0:
+			return v.end()
+		case err == io.EOF:
+			return Report{}, doesNotHold("row %d has no end", v.tree.size)
+		case errors.Is(err, bufio.ErrBufferFull):
+			return Report{}, doesNotHold("row %d is larger than %d bytes", v.tree.size, LargestRow)
+		case err != nil:
+			return Report{}, fault.New(fault.Unavailable, "read row %d of the export: %w", v.tree.size, err)
+		}
+		if err := v.row(line[:len(line)-1]); err != nil {
+			return Report{}, err
+		}
+	}
+}
+
+type verification struct {
+	report   Report
+	signed   [][]byte
+	due      []Checkpoint // that are larger than the tree, the smallest first
+	tree     tree
+	previous time.Time
+}
+
+func (v *verification) row(line []byte) error {
+	r, err := ParseRow(line)
+	if err != nil {
+		return doesNotHold("row %d: %w", v.tree.size, err)
+	}
+	if r.Seq != v.tree.size {
+		return doesNotHold("row %d stands where row %d belongs: a row was removed, added or moved", r.Seq, v.tree.size)
+	}
+	if r.Seq == 0 {
+		if err := v.open(r.Opening); err != nil {
+			return err
+		}
+	}
+	if r.Time.Before(v.previous) {
+		if v.report.ClockBack++; v.report.ClockBackAt == nil {
+			v.report.ClockBackAt = &r.Seq
+		}
+	}
+	v.previous = r.Time
+	v.tree.add(line)
+	for len(v.due) > 0 && v.due[0].Size == v.tree.size {
+		if v.due[0].Root != v.tree.root() {
+			return doesNotHold("the first %d rows are not those that the checkpoint of %d rows signs: %s", v.tree.size, v.tree.size, v.where())
+		}
+		v.report.Checkpoints = append(v.report.Checkpoints, v.due[0])
+		v.due = v.due[1:]
+	}
+	return nil
+}
+
+// open reads the checkpoints, once the first row has said whose they have to be.
+func (v *verification) open(opening *Opening) error {
+	v.report.Origin = opening.Origin
+	switch {
+	case !v.report.KeyGiven:
+		v.report.Key = opening.Key
+	case opening.Key != v.report.Key:
+		return doesNotHold("the first row names the key %s, and not the one that was given", opening.Key)
+	}
+	for _, signed := range v.signed {
+		c, err := OpenCheckpoint(signed, v.report.Key)
+		if err != nil {
+			return err
+		}
+		v.due = append(v.due, c)
+	}
+	slices.SortStableFunc(v.due, func(a, b Checkpoint) int { return int(min(max(a.Size-b.Size, -1), 1)) })
+	return nil
+}
+
+// where says which rows a change is among.
+func (v *verification) where() string {
+	if n := len(v.report.Checkpoints); n > 0 {
+		return fmt.Sprintf("those before row %d are, so one after them was changed", v.report.Checkpoints[n-1].Size)
+	}
+	return "one of them was changed, or all were written anew"
+}
+
+func (v *verification) end() (Report, error) {
+	if v.tree.size == 0 {
+		return Report{}, doesNotHold("it has no rows")
+	}
+	if len(v.due) > 0 {
+		return Report{}, doesNotHold("it ends after %d rows, and a checkpoint signs %d: the end is missing", v.tree.size, v.due[0].Size)
+	}
+	v.report.Rows = v.tree.size
+	v.report.Covered = v.report.Checkpoints[len(v.report.Checkpoints)-1].Size
+	v.report.Newer = v.report.Rows - v.report.Covered
+	return v.report, nil
+}
+
+func doesNotHold(format string, args ...any) error {
+	return fault.New(fault.Invalid, "the ledger does not hold: "+format, args...).
+		WithHint("keep this export and the checkpoint as they are, and compare them with an older export")
+}
