@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"cgroup":                  {},
 	"rootfs":                  {},
 	"strictyaml":              {"spelling"},
+	"grant":                   {"capability", "pollen", "spelling", "strictyaml"},
 	"site":                    {"capability", "strictyaml"},
 	"capability":              {"run", "spelling"},
 	"pollen":                  {"spelling"},
@@ -66,7 +67,7 @@ var linksOnly = map[string]struct {
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "ignore", "run", "pollen", "ledger", "capability", "policy"}
+var pure = []string{"fault", "spelling", "strictyaml", "grant", "ignore", "run", "pollen", "ledger", "capability", "policy"}
 
 type goPackage struct {
 	ImportPath   string

@@ -10,6 +10,7 @@ import (
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/strictyaml"
 )
 
 // FileName is the name of the Botanist's file in the configuration directory.
@@ -56,7 +57,7 @@ func (d Dirs) Load() (Config, error) {
 
 // ParseConfig decodes the Botanist's file. file is its name as errors give it.
 func ParseConfig(file string, data []byte) (Config, error) {
-	return Decode[Config](file, data)
+	return strictyaml.Decode[Config](file, data)
 }
 
 // Dir is a directory of the host, absolute and clean.
@@ -84,8 +85,17 @@ func (d *Dir) UnmarshalText(text []byte) error {
 		WithHint("write an absolute path without . and .. and without a slash at its end")
 }
 
-// readBounded reads one byte more than a file may have, so that Decode can tell
-// that it is too large.
+// readBounded reads one byte more than a file may have, so that the
+// decoder can tell that it is too large.
 func readBounded(file io.Reader) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(file, LargestFile+1))
+	return io.ReadAll(io.LimitReader(file, strictyaml.Largest+1))
+}
+
+// clip bounds what an error repeats of a file or of the environment.
+func clip(s string) string {
+	const most = 64
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
 }

@@ -12,6 +12,7 @@ import (
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/strictyaml"
 )
 
 const whole = `# what every run of this site gets
@@ -103,7 +104,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"time backwards", limit("wall: -1h"), `tendril.yaml:4: wall: "-1h" is not a length of time`},
 		{"a moment", limit("idle: 1ms"), "tendril.yaml:4: defaults: the idle limit of 1ms is out of range"},
 		{"UTF-16", "\xff\xfev\x00", "tendril.yaml:1: the file is not UTF-8"},
-		{"too much", "version: 1\n#" + strings.Repeat("x", LargestFile), "tendril.yaml: 262156 bytes are more than the 262144 that the file may have"},
+		{"too much", "version: 1\n#" + strings.Repeat("x", strictyaml.Largest), "tendril.yaml: 262156 bytes are more than the 262144 that the file may have"},
 		{"too deep", "version: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), "tendril.yaml:1: values nest deeper than 16"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -4,7 +4,7 @@
 // It promises that what is used as a directory of the Stem, and every directory
 // above it, can be written by nobody but its account and root, and that a file
 // that decides something is either understood whole or refused with file, line
-// and key. It does not protect against root, nor against another process of the
+// and key ([strictyaml]). It does not protect against root, nor against another process of the
 // same account.
 package site
 

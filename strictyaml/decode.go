@@ -1,4 +1,11 @@
-package site
+// Package strictyaml reads and edits the control plane's files: a small part of
+// YAML, in which a file says what it seems to say or is refused with file, line and key.
+//
+// It promises that [Decode] takes no key, type or feature that was not asked for, in
+// bounded time and memory; that [Encode] writes what Decode reads back; and that an
+// edit changes the lines that it has to and no other. It opens no file: who may write
+// one is for whoever reads it to check.
+package strictyaml
 
 import (
 	"bytes"
@@ -15,8 +22,8 @@ import (
 	"tendril/spelling"
 )
 
-// LargestFile is the most bytes that a control plane file may have.
-const LargestFile = 256 << 10
+// Largest is the most bytes that a file may have.
+const Largest = 256 << 10
 
 // Decode decodes a control plane file: one YAML document whose keys are the
 // `yaml` tags of T's fields. file is its name as errors give it.
@@ -26,10 +33,12 @@ const LargestFile = 256 << 10
 // anchors, aliases, merge keys, explicit tags, a second document, a missing or
 // other version than 1, and a value of another type than the field's: text is
 // never taken for a number or for true and false, nor the other way round. A
-// field's own UnmarshalText decides what its text may be, and a struct's own
-// Validate, if it has one, what its values may be.
+// field's own UnmarshalText decides what its text may be (of a map, its key's too),
+// and the own Validate of any other value that has one, what it may be.
 //
-// T is a struct with an int field tagged `version`. Maps have string keys.
+// T is a struct with an int field tagged `version`. The keys of an embedded struct
+// tagged `yaml:",inline"` are keys of the struct around it. A field of the type [Line]
+// is no key: it is where the struct's first key stands. Maps have string keys.
 func Decode[T any](file string, data []byte) (T, error) {
 	var value T
 	d := decoder{file: file}
@@ -47,6 +56,9 @@ func Decode[T any](file string, data []byte) (T, error) {
 	return value, nil
 }
 
+// Line is where something stands in a file, from 1.
+type Line int
+
 type decoder struct{ file string }
 
 // refuse is every error of the decoder: file, line, and what is wrong there.
@@ -57,8 +69,8 @@ func (d decoder) refuse(line int, format string, args ...any) *fault.Error {
 // document parses the file and refuses what no file of ours needs. Keys and
 // types are not looked at yet.
 func (d decoder) document(data []byte) (*yaml.Node, error) {
-	if len(data) > LargestFile {
-		return nil, fault.New(fault.Invalid, "%s: %d bytes are more than the %d that the file may have", d.file, len(data), LargestFile)
+	if len(data) > Largest {
+		return nil, fault.New(fault.Invalid, "%s: %d bytes are more than the %d that the file may have", d.file, len(data), Largest)
 	}
 	if !utf8.Valid(data) { // YAML could also be UTF-16
 		return nil, d.refuse(1, "the file is not UTF-8")
@@ -171,14 +183,27 @@ func (d decoder) decode(node *yaml.Node, key string, v reflect.Value) error {
 	if text, ok := v.Addr().Interface().(textUnmarshaler); ok {
 		return d.text(node, key, text)
 	}
-	switch v.Kind() {
-	case reflect.Pointer:
+	if v.Kind() == reflect.Pointer {
 		value := reflect.New(v.Type().Elem())
 		if err := d.decode(node, key, value.Elem()); err != nil {
 			return err
 		}
 		v.Set(value)
 		return nil
+	}
+	if err := d.byKind(node, key, v); err != nil {
+		return err
+	}
+	if own, ok := v.Addr().Interface().(validator); ok {
+		if err := own.Validate(); err != nil {
+			return d.because(node, key, err)
+		}
+	}
+	return nil
+}
+
+func (d decoder) byKind(node *yaml.Node, key string, v reflect.Value) error {
+	switch v.Kind() {
 	case reflect.Struct:
 		return d.object(node, key, v)
 	case reflect.Map:
@@ -215,29 +240,55 @@ func (d decoder) object(node *yaml.Node, key string, v reflect.Value) error {
 	if node.Kind != yaml.MappingNode {
 		return d.mismatch(node, key, "keys and values")
 	}
-	fields := map[string]int{}
+	fields := map[string]reflect.Value{}
 	var known []string
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
-		fields[name] = i
-		known = append(known, name)
+	for _, field := range fieldsOf(v) {
+		fields[field.key] = field.value
+		known = append(known, field.key)
 	}
+	setLine(v, node.Line)
 	for i := 0; i < len(node.Content); i += 2 {
 		name := node.Content[i].Value
 		field, ok := fields[name]
 		if !ok {
 			return d.unknown(node.Content[i], known)
 		}
-		if err := d.decode(node.Content[i+1], name, v.Field(field)); err != nil {
+		if err := d.decode(node.Content[i+1], name, field); err != nil {
 			return err
 		}
 	}
-	if own, ok := v.Addr().Interface().(validator); ok {
-		if err := own.Validate(); err != nil {
-			return d.because(node, key, err)
+	return nil
+}
+
+// field is one key of a struct.
+type field struct {
+	key   string
+	value reflect.Value
+}
+
+// fieldsOf returns the keys of a struct in their order.
+func fieldsOf(v reflect.Value) []field {
+	var all []field
+	for i := range v.NumField() {
+		own := v.Type().Field(i)
+		key, option, _ := strings.Cut(own.Tag.Get("yaml"), ",")
+		switch {
+		case own.Type == reflect.TypeFor[Line]():
+		case option == "inline":
+			all = append(all, fieldsOf(v.Field(i))...)
+		default:
+			all = append(all, field{key, v.Field(i)})
 		}
 	}
-	return nil
+	return all
+}
+
+func setLine(v reflect.Value, line int) {
+	for i := range v.NumField() {
+		if v.Field(i).Type() == reflect.TypeFor[Line]() {
+			v.Field(i).SetInt(int64(line))
+		}
+	}
 }
 
 func (d decoder) unknown(key *yaml.Node, known []string) error {
@@ -253,11 +304,17 @@ func (d decoder) names(node *yaml.Node, key string, v reflect.Value) error {
 	}
 	values := reflect.MakeMap(v.Type())
 	for i := 0; i < len(node.Content); i += 2 {
+		name := reflect.New(v.Type().Key()).Elem()
+		if text, ok := name.Addr().Interface().(textUnmarshaler); !ok {
+			name.SetString(node.Content[i].Value)
+		} else if err := d.text(node.Content[i], key, text); err != nil {
+			return err
+		}
 		value := reflect.New(v.Type().Elem()).Elem()
 		if err := d.decode(node.Content[i+1], node.Content[i].Value, value); err != nil {
 			return err
 		}
-		values.SetMapIndex(reflect.ValueOf(node.Content[i].Value).Convert(v.Type().Key()), value)
+		values.SetMapIndex(name, value)
 	}
 	v.Set(values)
 	return nil
