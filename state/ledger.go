@@ -38,8 +38,8 @@ CREATE TRIGGER ledger_rows_keep BEFORE UPDATE ON ledger_rows
 	BEGIN SELECT raise(ABORT, 'rows of the ledger are never changed'); END;
 `
 
-// MostRows is the most that one call of [Store.Rows] returns.
-const MostRows = 1000
+// MostLines is the most that one call of [Store.LedgerLines] returns.
+const MostLines = 1000
 
 // openLedger begins the ledger if it has no rows, and otherwise checks that what there
 // is fits together.
@@ -197,12 +197,21 @@ func hashReader(ctx context.Context, q querier) tlog.HashReader {
 	})
 }
 
-// Rows returns at most limit rows of the ledger as they are hashed, without newlines,
-// from the row numbered from on. Rows are numbered without gaps, so the next page begins
-// at from plus what was returned; none means that there are no more.
-func (s *Store) Rows(ctx context.Context, from int64, limit int) ([][]byte, error) {
-	if limit < 1 || limit > MostRows {
-		return nil, fault.New(fault.Invalid, "a limit of %d rows is not between 1 and %d", limit, MostRows)
+// LedgerSize returns how many rows the ledger has: they are numbered from 0, without gaps.
+func (s *Store) LedgerSize(ctx context.Context) (int64, error) {
+	size, err := ledgerSize(ctx, s.db)
+	if err != nil {
+		return 0, s.classify("read the ledger", err)
+	}
+	return size, nil
+}
+
+// LedgerLines returns at most limit rows of the ledger as they are hashed, without
+// newlines, from the row numbered from on. The next page begins at from plus what was
+// returned; none means that there are no more.
+func (s *Store) LedgerLines(ctx context.Context, from int64, limit int) ([][]byte, error) {
+	if limit < 1 || limit > MostLines {
+		return nil, fault.New(fault.Invalid, "a limit of %d rows is not between 1 and %d", limit, MostLines)
 	}
 	if from < 0 {
 		return nil, fault.New(fault.Invalid, "there is no row %d: they begin at 0", from)
@@ -228,10 +237,10 @@ func (s *Store) Rows(ctx context.Context, from int64, limit int) ([][]byte, erro
 
 // Checkpoint returns the signed checkpoint that covers every row there is.
 // [ledger.ReadCheckpoint] reads it.
-func (s *Store) Checkpoint(ctx context.Context) ([]byte, error) {
-	var signed []byte
+func (s *Store) Checkpoint(ctx context.Context) (string, error) {
+	var signed string
 	if err := s.db.QueryRowContext(ctx, `SELECT signed FROM ledger_checkpoint`).Scan(&signed); err != nil {
-		return nil, s.classify("read the ledger's checkpoint", err)
+		return "", s.classify("read the ledger's checkpoint", err)
 	}
 	return signed, nil
 }

@@ -20,7 +20,7 @@ func export(t testing.TB, s *state.Store) []byte {
 	t.Helper()
 	var all []byte
 	for from := int64(0); ; {
-		page, err := s.Rows(t.Context(), from, 7)
+		page, err := s.LedgerLines(t.Context(), from, 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func checkpoint(t testing.TB, s *state.Store) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed
+	return []byte(signed)
 }
 
 // verify fails unless the whole ledger holds against its own and the kept checkpoints.
@@ -76,7 +76,7 @@ func TestRecordIsThereAfterwards(t *testing.T) {
 	if report := verify(t, s, before); report.Rows != 3 || len(report.Checkpoints) != 2 {
 		t.Errorf("got %+v", report)
 	}
-	lines, err := s.Rows(t.Context(), 1, 1)
+	lines, err := s.LedgerLines(t.Context(), 1, 1)
 	if err != nil || len(lines) != 1 || !bytes.Equal(lines[0], rows[0].Line()) {
 		t.Errorf("got %s, %v", lines, err)
 	}
