@@ -45,12 +45,7 @@ func (d Dirs) Load() (Config, error) {
 		return Config{}, nil
 	}
 	if err != nil {
-		var f *fault.Error
-		if errors.As(err, &f) {
-			return Config{}, err
-		}
-		return Config{}, fault.New(fault.Unavailable, "read %s: %w", file, err).
-			WithHint("make it readable for this account, or name another directory with TENDRIL_CONFIG_DIR")
+		return Config{}, unreadable(file, err)
 	}
 	return ParseConfig(file, data)
 }

@@ -4,6 +4,7 @@ package site
 
 import (
 	"os"
+	"time"
 
 	"tendril/fault"
 )
@@ -15,6 +16,8 @@ var errNoStem = fault.New(fault.Unavailable, "a Stem does not run on this system
 	WithHint("use this program as the client of a Stem that runs on Linux")
 
 func resolve(string, int) (string, error) { return "", errNoStem }
+
+func walk(string, int) (string, error) { return "", errNoStem }
 
 func checkWay(string, int) error { return errNoStem }
 
@@ -28,3 +31,13 @@ func readOwned(path string, _ int) ([]byte, error) {
 	defer file.Close()
 	return readBounded(file)
 }
+
+type version struct{}
+
+func (version) settled(time.Time) bool { return true }
+
+func versionAt(string) (version, error) { return version{}, errNoStem }
+
+func readVersion(string, int) ([]byte, version, error) { return nil, version{}, errNoStem }
+
+func lock(string) (func() error, error) { return nil, errNoStem }

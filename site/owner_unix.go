@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,31 +114,108 @@ func checkPrivate(dir string) error {
 }
 
 // readOwned returns the content of a regular file that belongs to uid and that
-// nobody else can write. The checks are made on the open file.
+// nobody else can write.
 func readOwned(path string, uid int) ([]byte, error) {
+	data, _, err := readVersion(path, uid)
+	return data, err
+}
+
+// version tells one content of a file from another without reading it. The zero
+// version is that of a file that does not exist.
+type version struct {
+	dev, ino, size int64
+	mtime, ctime   unix.Timespec
+}
+
+// settled reports whether a later change would make it another version. The clock
+// of a file system ticks in steps of up to a jiffy (10 ms), and two changes within one step have
+// the same times.
+func (v version) settled(now time.Time) bool {
+	return now.Sub(time.Unix(v.ctime.Unix())) > time.Second
+}
+
+func versionOf(stat *unix.Stat_t) version {
+	return version{int64(stat.Dev), int64(stat.Ino), stat.Size, stat.Mtim, stat.Ctim}
+}
+
+// versionAt returns the version of what is at path, without following a link.
+func versionAt(path string) (version, error) {
+	var stat unix.Stat_t
+	err := unix.Lstat(path, &stat)
+	if errors.Is(err, unix.ENOENT) {
+		return version{}, nil
+	}
+	if err != nil {
+		return version{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return versionOf(&stat), nil
+}
+
+// readVersion returns what readOwned does and the version that it is. The checks are
+// made on the open file. A file that changes meanwhile is an error.
+func readVersion(path string, uid int) ([]byte, version, error) {
 	// Without O_NONBLOCK, opening a FIFO would wait for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, fault.New(fault.Unavailable, "%s is a symbolic link", path).WithHint("put the file itself there")
+		return nil, version{}, fault.New(fault.Unavailable, "%s is a symbolic link", path).WithHint("put the file itself there")
 	}
 	if err != nil {
-		return nil, err
+		return nil, version{}, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, version{}, err
 	}
+	if err := checkFile(path, info, uid); err != nil {
+		return nil, version{}, err
+	}
+	var before, after unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &before); err != nil {
+		return nil, version{}, err
+	}
+	data, err := readBounded(file)
+	if err != nil {
+		return nil, version{}, err
+	}
+	if err := unix.Fstat(int(file.Fd()), &after); err != nil {
+		return nil, version{}, err
+	}
+	if versionOf(&before) != versionOf(&after) {
+		return nil, version{}, fault.New(fault.Unavailable, "%s changed while it was read", path).WithHint("try again")
+	}
+	return data, versionOf(&after), nil
+}
+
+func checkFile(path string, info fs.FileInfo, uid int) error {
 	if !info.Mode().IsRegular() {
-		return nil, fault.New(fault.Unavailable, "%s is not a regular file", path).WithHint("move it away")
+		return fault.New(fault.Unavailable, "%s is not a regular file", path).WithHint("move it away")
 	}
 	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != uid {
-		return nil, fault.New(fault.Unavailable, "%s belongs to uid %d, and this is uid %d", path, owner, uid).
+		return fault.New(fault.Unavailable, "%s belongs to uid %d, and this is uid %d", path, owner, uid).
 			WithHint("chown it, or put a file of your own there")
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fault.New(fault.Unavailable, "other accounts can write %s (mode %04o)", path, info.Mode().Perm()).
+		return fault.New(fault.Unavailable, "other accounts can write %s (mode %04o)", path, info.Mode().Perm()).
 			WithHint("chmod go-w %s", path)
 	}
-	return readBounded(file)
+	return nil
+}
+
+// lock waits for the lock of a file, and returns what gives it back. The lock's own
+// file stays: to remove it would let two hold the lock of one name.
+func lock(path string) (unlock func() error, err error) {
+	file, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		if err == nil {
+			return file.Close, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(&fs.PathError{Op: "lock", Path: path, Err: err}, file.Close())
+		}
+	}
 }
