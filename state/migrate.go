@@ -41,6 +41,7 @@ CREATE TABLE cancels (
 `,
 	createPollen,
 	createLedger,
+	createDaily,
 }
 
 // migrate brings the schema to this program's version. In the ordinary case it

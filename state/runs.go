@@ -16,6 +16,12 @@ import (
 // CreateRun records a new run and its first event. Its state is
 // [run.Queued]. The entries are recorded in the same transaction.
 func (s *Store) CreateRun(ctx context.Context, r run.Run, entries ...ledger.Entry) error {
+	return s.createRun(ctx, r, entries, func(*sql.Tx, int64) error { return nil })
+}
+
+// createRun records a run if admit, which is asked in the same transaction, lets it
+// begin on that day.
+func (s *Store) createRun(ctx context.Context, r run.Run, entries []ledger.Entry, admit func(tx *sql.Tx, day int64) error) error {
 	if _, err := run.ParseID(string(r.ID)); err != nil {
 		return err
 	}
@@ -27,6 +33,13 @@ func (s *Store) CreateRun(ctx context.Context, r run.Run, entries ...ledger.Entr
 		return fault.New(fault.Internal, "encode run %s: %w", r.ID, err)
 	}
 	return s.transact(ctx, "create run "+string(r.ID), func(tx *sql.Tx) error {
+		today := dayOf(time.Now())
+		if err := admit(tx, today); err != nil {
+			return err
+		}
+		if err := countRun(ctx, tx, r.Pollen, today); err != nil {
+			return err
+		}
 		const insert = `INSERT INTO runs (id, state, substrate, record) VALUES (?, ?, ?, ?)`
 		if _, err := tx.ExecContext(ctx, insert, string(r.ID), string(r.State), []byte(r.Substrate.String()), string(record)); err != nil {
 			return err
@@ -157,6 +170,13 @@ func decodeRun(record string) (run.Run, error) {
 type Filter struct {
 	State     run.State
 	Substrate run.Substrate
+	Visible   []Visible // only runs that one of them shows; nil: all
+}
+
+// Visible shows the runs on one Substrate that has a name.
+type Visible struct {
+	Substrate string
+	Pollen    string // only those that it began; empty: those of all
 }
 
 // MostRuns is the most that one call of [Store.List] returns.
@@ -176,6 +196,16 @@ func (s *Store) List(ctx context.Context, filter Filter, limit int, after run.ID
 	}
 	if filter.Substrate != (run.Substrate{}) {
 		query, args = query+` AND substrate = ?`, append(args, []byte(filter.Substrate.String()))
+	}
+	if filter.Visible != nil {
+		query += ` AND (false`
+		for _, v := range filter.Visible {
+			query, args = query+` OR substrate = ?`, append(args, []byte(v.Substrate))
+			if v.Pollen != "" {
+				query, args = query+` AND record ->> 'pollen' = ?`, append(args, v.Pollen)
+			}
+		}
+		query += `)`
 	}
 	if after != "" {
 		query, args = query+` AND id < ?`, append(args, string(after))
