@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"erofs":                   {},
 	"display":                 {},
 	"run":                     {},
+	"destination":             {},
 	"policy":                  {"spelling"},
 	"probe":                   {},
 	"cgroup":                  {},
@@ -67,7 +68,7 @@ var linksOnly = map[string]struct {
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "strictyaml", "grant", "ignore", "run", "pollen", "ledger", "capability", "policy"}
+var pure = []string{"fault", "spelling", "strictyaml", "grant", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination"}
 
 type goPackage struct {
 	ImportPath   string
