@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"cgroup":                  {},
 	"rootfs":                  {},
 	"strictyaml":              {"spelling"},
-	"grant":                   {"capability", "pollen", "spelling", "strictyaml"},
+	"grant":                   {"capability", "destination", "pollen", "spelling", "strictyaml"},
 	"site":                    {"capability", "strictyaml"},
 	"capability":              {"run", "spelling"},
 	"pollen":                  {"spelling"},

@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"tendril/capability"
+	"tendril/destination"
 	"tendril/fault"
 	"tendril/strictyaml"
 )
@@ -52,7 +53,7 @@ type Grant struct {
 	// acceptable one that is ready.
 	Provider Provider `yaml:"provider" json:"provider,omitzero"`
 
-	Egress      []egressRule        `yaml:"egress" json:"egress,omitzero"`           // not set: nothing is reached
+	Egress      Egress              `yaml:"egress" json:"egress,omitzero"`           // not set: nothing is reached
 	Credentials Set[CredentialName] `yaml:"credentials" json:"credentials,omitzero"` // not set: none is used
 
 	Limits Limits `yaml:"limits" json:"limits,omitzero"`
@@ -62,8 +63,16 @@ type Grant struct {
 	Expires *Expiry `yaml:"expires" json:"expires,omitzero"` // not set: it lasts as long as its Pollen
 }
 
-type egressRule struct {
-	Host string `yaml:"host" json:"host"`
+// Egress is what a grant lets its requests reach. No rule adds to what another one
+// lacks.
+type Egress []destination.Rule
+
+// Validate refuses an empty list, which reads like none and like all.
+func (e Egress) Validate() error {
+	if len(e) == 0 {
+		return emptyList()
+	}
+	return nil
 }
 
 // Validate refuses a grant that does not say to whom, what and on what, and a

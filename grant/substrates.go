@@ -2,11 +2,11 @@ package grant
 
 import (
 	"maps"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
 
+	"tendril/destination"
 	"tendril/fault"
 	"tendril/spelling"
 	"tendril/strictyaml"
@@ -85,25 +85,35 @@ func (p *Path) UnmarshalText(text []byte) error {
 }
 
 // URL is where a repository is fetched from: https, and nothing in it but a host, a port
-// and a path.
+// and a path, in the one form of [destination.URL].
 type URL string
 
-// UnmarshalText refuses other URLs.
+// UnmarshalText refuses other URLs. What could hold a secret is not repeated.
 func (u *URL) UnmarshalText(text []byte) error {
 	value := string(text)
-	parsed, err := url.Parse(value)
-	if err == nil && parsed.Scheme == "file" {
-		return fault.New(fault.Invalid, "%q is a path of this host", clip(value)).WithHint("write it as `path`")
+	scheme, rest, _ := strings.Cut(value, "://")
+	authority, _, _ := strings.Cut(rest, "/")
+	refuse := func(format string, args ...any) *fault.Error {
+		return fault.New(fault.Invalid, format, args...).WithHint("write it like https://git.example.com/handbook.git")
 	}
-	if err == nil && parsed.User != nil {
-		// It may be a secret: it is not repeated.
-		return fault.New(fault.Invalid, "a URL with a user or a password in it").
-			WithHint("remove it; what proves who fetches is a credential of the site")
+	switch {
+	case strings.EqualFold(scheme, "file"):
+		return refuse("the URL is a path of this host").WithHint("write it as `path`")
+	case strings.Contains(authority, "@"):
+		return refuse("the URL has a user in it").WithHint("remove it; a credential does not belong into this file")
+	case strings.ContainsAny(value, "?#"):
+		return refuse("the URL has a query or a fragment")
 	}
-	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || len(parsed.Path) < 2 || path.Clean(parsed.Path) != parsed.Path ||
-		"https://"+parsed.Host+parsed.Path != value {
-		return fault.New(fault.Invalid, "%q is not the URL of a repository", clip(value)).
-			WithHint("write it like https://git.example.com/handbook.git: https, a host and a clean path, and nothing else")
+	parsed, err := destination.Parse(value)
+	switch {
+	case err != nil:
+		return err
+	case parsed.Scheme() != destination.HTTPS:
+		return refuse("the URL is not https")
+	case parsed.Path() == "/" || path.Clean(parsed.Path()) != parsed.Path():
+		return refuse("the path of the URL is not that of a repository")
+	case parsed.String() != value:
+		return refuse("the URL is not in its one form").WithHint("write %s", parsed)
 	}
 	*u = URL(value)
 	return nil

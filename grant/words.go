@@ -17,7 +17,7 @@ type Set[T ~string] []T
 // twice.
 func (s Set[T]) Validate() error {
 	if len(s) == 0 {
-		return fault.New(fault.Invalid, "the list is empty").WithHint("name something, or remove the key")
+		return emptyList()
 	}
 	for i, word := range s {
 		if slices.Contains(s[:i], word) {
@@ -25,6 +25,10 @@ func (s Set[T]) Validate() error {
 		}
 	}
 	return nil
+}
+
+func emptyList() error {
+	return fault.New(fault.Invalid, "the list is empty").WithHint("name something, or remove the key")
 }
 
 // Holder is the Pollen that a grant is for: the name of one that can be issued, or

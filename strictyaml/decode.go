@@ -33,7 +33,8 @@ const Largest = 256 << 10
 // anchors, aliases, merge keys, explicit tags, a second document, a missing or
 // other version than 1, and a value of another type than the field's: text is
 // never taken for a number or for true and false, nor the other way round. A
-// field's own UnmarshalText decides what its text may be (of a map, its key's too),
+// field's own UnmarshalText decides what its text may be (of a map, its key's too; a
+// list that has one may be written as a single value),
 // and the own Validate of any other value that has one, what it may be.
 //
 // T is a struct with an int field tagged `version`. The keys of an embedded struct
@@ -180,7 +181,8 @@ func (d decoder) decode(node *yaml.Node, key string, v reflect.Value) error {
 	if node.Tag == "!!null" {
 		return d.refuse(node.Line, "key %q has no value", clip(key)).WithHint("give it one, or remove the key")
 	}
-	if text, ok := v.Addr().Interface().(textUnmarshaler); ok {
+	list := v.Kind() == reflect.Slice && node.Kind == yaml.SequenceNode
+	if text, ok := v.Addr().Interface().(textUnmarshaler); ok && !list {
 		return d.text(node, key, text)
 	}
 	if v.Kind() == reflect.Pointer {
