@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/pollen"
 )
 
@@ -31,10 +32,10 @@ CREATE TABLE pollen (
 CREATE INDEX pollen_by_prefix ON pollen (prefix);
 `
 
-// IssuePollen records a new Pollen and returns it with its id. A name that was ever
+// IssuePollen records a new Pollen, with its rows in the ledger, and returns it with its id. A name that was ever
 // issued is a fault of the kind invalid, also after its revocation: the records of past
 // runs name it.
-func (s *Store) IssuePollen(ctx context.Context, record pollen.Record) (pollen.Record, error) {
+func (s *Store) IssuePollen(ctx context.Context, record pollen.Record, entries ...ledger.Entry) (pollen.Record, error) {
 	if _, err := pollen.ParseName(string(record.Name)); err != nil {
 		return pollen.Record{}, err
 	}
@@ -65,7 +66,10 @@ func (s *Store) IssuePollen(ctx context.Context, record pollen.Record) (pollen.R
 		if err != nil {
 			return err
 		}
-		record.ID, err = result.LastInsertId()
+		if record.ID, err = result.LastInsertId(); err != nil {
+			return err
+		}
+		_, err = s.appendLedger(ctx, tx, entries)
 		return err
 	})
 	if err != nil {
@@ -74,9 +78,10 @@ func (s *Store) IssuePollen(ctx context.Context, record pollen.Record) (pollen.R
 	return record, nil
 }
 
-// RotatePollen gives a Pollen another token, see [pollen.Record.Rotate]. Until the
+// RotatePollen gives a Pollen another token, see [pollen.Record.Rotate], with its rows in
+// the ledger. Until the
 // transaction is durable the one before is good, and from then on only the new one.
-func (s *Store) RotatePollen(ctx context.Context, name pollen.Name, now time.Time) (pollen.Record, pollen.Token, error) {
+func (s *Store) RotatePollen(ctx context.Context, name pollen.Name, now time.Time, entries ...ledger.Entry) (pollen.Record, pollen.Token, error) {
 	var record pollen.Record
 	var token pollen.Token
 	err := s.transact(ctx, "rotate Pollen "+string(name), func(tx *sql.Tx) error {
@@ -88,8 +93,11 @@ func (s *Store) RotatePollen(ctx context.Context, name pollen.Name, now time.Tim
 			return err
 		}
 		const update = `UPDATE pollen SET expires = ?, rotated = ?, digest = ?, prefix = ? WHERE id = ?`
-		_, err = tx.ExecContext(ctx, update, record.Expires.UnixMilli(), millis(record.Rotated), record.Digest[:],
-			digestPrefix(record.Digest), record.ID)
+		if _, err := tx.ExecContext(ctx, update, record.Expires.UnixMilli(), millis(record.Rotated), record.Digest[:],
+			digestPrefix(record.Digest), record.ID); err != nil {
+			return err
+		}
+		_, err = s.appendLedger(ctx, tx, entries)
 		return err
 	})
 	if err != nil {
@@ -98,9 +106,9 @@ func (s *Store) RotatePollen(ctx context.Context, name pollen.Name, now time.Tim
 	return record, token, nil
 }
 
-// RevokePollen ends a Pollen for good. A second time is a fault of the kind invalid
+// RevokePollen ends a Pollen for good, with its rows in the ledger. A second time is a fault of the kind invalid
 // that says when the first was.
-func (s *Store) RevokePollen(ctx context.Context, name pollen.Name, now time.Time) (pollen.Record, error) {
+func (s *Store) RevokePollen(ctx context.Context, name pollen.Name, now time.Time, entries ...ledger.Entry) (pollen.Record, error) {
 	var record pollen.Record
 	err := s.transact(ctx, "revoke Pollen "+string(name), func(tx *sql.Tx) error {
 		known, err := pollenByName(ctx, tx, name)
@@ -110,7 +118,10 @@ func (s *Store) RevokePollen(ctx context.Context, name pollen.Name, now time.Tim
 		if record, err = known.Revoke(now); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `UPDATE pollen SET revoked = ? WHERE id = ?`, millis(record.Revoked), record.ID)
+		if _, err := tx.ExecContext(ctx, `UPDATE pollen SET revoked = ? WHERE id = ?`, millis(record.Revoked), record.ID); err != nil {
+			return err
+		}
+		_, err = s.appendLedger(ctx, tx, entries)
 		return err
 	})
 	if err != nil {

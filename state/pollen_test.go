@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/pollen"
 	"tendril/state"
 )
@@ -227,4 +228,62 @@ func contains(t *testing.T, file, text string) bool {
 		t.Fatal(err)
 	}
 	return bytes.Contains(data, []byte(text))
+}
+
+// A change of a Pollen and its row are there together, or neither is.
+func TestPollenAndItsRowAreOne(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "state.db"))
+	docs, _, err := pollen.Issue("ci-docs", nil, issued, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		change string
+		do     func(ledger.Entry) error
+	}{
+		{"pollen.issued", func(e ledger.Entry) error { _, err := s.IssuePollen(t.Context(), docs, e); return err }},
+		{"pollen.rotated", func(e ledger.Entry) error {
+			_, _, err := s.RotatePollen(t.Context(), "ci-docs", issued, e)
+			return err
+		}},
+		{"pollen.revoked", func(e ledger.Entry) error { _, err := s.RevokePollen(t.Context(), "ci-docs", issued, e); return err }},
+	} {
+		records, rows := pollenAndRows(t, s)
+		if err := step.do(ledger.Entry{Kind: "nonsense"}); err == nil {
+			t.Errorf("%s: a row that cannot be written did not stop it", step.change)
+		}
+		if after, rowsAfter := pollenAndRows(t, s); !cmp.Equal(records, after) || rowsAfter != rows {
+			t.Errorf("%s: something was done without its row: %+v", step.change, after)
+		}
+		change := ledger.Entry{Kind: ledger.Change, Actor: "botanist", Change: step.change, Target: "ci-docs"}
+		if err := step.do(change); err != nil {
+			t.Fatal(err)
+		}
+		after, rowsAfter := pollenAndRows(t, s)
+		if cmp.Equal(records, after) || rowsAfter != rows+1 {
+			t.Errorf("%s: %d rows became %d, and %+v", step.change, rows, rowsAfter, after)
+		}
+		if step.change == "pollen.rotated" {
+			continue // again is as good as once
+		}
+		if err := step.do(change); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s, for the second time: %v", step.change, err)
+		}
+		if _, again := pollenAndRows(t, s); again != rowsAfter {
+			t.Errorf("%s: what was refused has a row", step.change)
+		}
+	}
+}
+
+func pollenAndRows(t *testing.T, s *state.Store) ([]pollen.Record, int64) {
+	t.Helper()
+	list, err := s.Pollens(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := s.LedgerSize(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list, rows
 }
