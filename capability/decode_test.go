@@ -57,6 +57,26 @@ func TestDecodeTakesWhatIsPrinted(t *testing.T) {
 	}
 }
 
+// TestDecodeTakesTheLeastInput: what asks for nothing in particular is sent as it is.
+func TestDecodeTakesTheLeastInput(t *testing.T) {
+	for _, d := range All() {
+		input := reflect.New(d.Input).Elem()
+		if id := input.FieldByName("Run"); id.IsValid() {
+			id.Set(reflect.ValueOf(anID))
+		}
+		data, err := json.Marshal(input.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := reflect.New(d.Input)
+		if err := Decode(data, got.Interface()); err != nil {
+			t.Errorf("%s: %s: %v", d.Name, data, err)
+		} else if diff := cmp.Diff(input.Interface(), got.Elem().Interface()); diff != "" {
+			t.Errorf("%s: %s: %s", d.Name, data, diff)
+		}
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for _, test := range []struct{ text, want, hint string }{
 		{``, "the input ends too early", ""},

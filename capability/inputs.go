@@ -175,7 +175,7 @@ type ListInput struct {
 	Limit     int            `json:"limit"` // 1 to 1000; 0 means 100
 	State     run.State      `json:"state"`
 	Substrate *run.Substrate `json:"substrate"`
-	After     run.ID         `json:"after"` // only runs older than this one
+	After     run.ID         `json:"after,omitempty"` // only runs older than this one
 }
 
 // MostListed is the most runs that one call lists, and DefaultListed how many

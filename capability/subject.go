@@ -79,3 +79,21 @@ func (LedgerPageInput) Subject() Subject { return Subject{} }
 
 // Subject is nothing in particular.
 func (EmptyInput) Subject() Subject { return Subject{} }
+
+// Wall is the boundary that a request asks for.
+type Wall struct {
+	Provider string // empty: the strongest that is ready
+	Limits   Limits
+}
+
+// Walled is a request whose work needs a Terrarium.
+type Walled interface {
+	Request
+	Wall() Wall
+}
+
+// Wall is what the work is to run behind.
+func (in Work) Wall() Wall { return Wall{in.Provider, in.Limits} }
+
+// Wall is what is to be probed.
+func (in ProbeInput) Wall() Wall { return Wall{in.Provider, in.Limits} }

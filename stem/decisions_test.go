@@ -46,29 +46,31 @@ func TestEndState(t *testing.T) {
 	broken, unavailable := fault.New(fault.BrokenBoundary, "x"), fault.New(fault.Unavailable, "x")
 	stop := &run.Stop{Limit: run.Wall}
 	for name, c := range map[string]struct {
-		state  run.State
-		commit *string
-		stop   *run.Stop
-		broke  error
-		want   run.State
+		state     run.State
+		commit    *string
+		stop      *run.Stop
+		broke     error
+		completed run.State
+		want      run.State
 	}{
-		"changes":                        {run.Collecting, &commit, nil, nil, run.Fruited},
-		"no changes":                     {run.Collecting, nil, nil, nil, run.Unchanged},
-		"stopped, with changes":          {run.Collecting, &commit, stop, nil, run.Stopped},
-		"stopped, nothing collected":     {run.Running, nil, stop, broken, run.Stopped},
-		"the request was at fault":       {run.Preparing, nil, nil, invalid, run.Refused},
-		"this host cannot":               {run.Preparing, nil, nil, unavailable, run.Refused},
-		"the wall broke while made":      {run.Preparing, nil, nil, broken, run.Withered},
-		"a defect":                       {run.Preparing, nil, nil, errors.New("x"), run.Withered},
-		"no such command inside":         {run.Running, nil, nil, missing, run.Refused},
-		"the wall broke":                 {run.Running, nil, nil, broken, run.Withered},
-		"the work could not be recorded": {run.Running, nil, nil, unavailable, run.Withered},
-		"Git refused the result":         {run.Collecting, nil, nil, invalid, run.Withered},
-		"closing failed after the Fruit": {run.Collecting, &commit, nil, errors.New("x"), run.Withered},
+		"changes":                        {run.Collecting, &commit, nil, nil, run.Fruited, run.Fruited},
+		"no changes":                     {run.Collecting, nil, nil, nil, run.Unchanged, run.Unchanged},
+		"stopped, with changes":          {run.Collecting, &commit, stop, nil, run.Fruited, run.Stopped},
+		"stopped, nothing collected":     {run.Running, nil, stop, broken, "", run.Stopped},
+		"the request was at fault":       {run.Preparing, nil, nil, invalid, "", run.Refused},
+		"this host cannot":               {run.Preparing, nil, nil, unavailable, "", run.Refused},
+		"the wall broke while made":      {run.Preparing, nil, nil, broken, "", run.Withered},
+		"a defect":                       {run.Preparing, nil, nil, errors.New("x"), "", run.Withered},
+		"no Fruit was asked for":         {run.Running, nil, nil, nil, run.Passed, run.Passed},
+		"no such command inside":         {run.Running, nil, nil, missing, "", run.Refused},
+		"the wall broke":                 {run.Running, nil, nil, broken, "", run.Withered},
+		"the work could not be recorded": {run.Running, nil, nil, unavailable, "", run.Withered},
+		"Git refused the result":         {run.Collecting, nil, nil, invalid, "", run.Withered},
+		"closing failed after the Fruit": {run.Collecting, &commit, nil, errors.New("x"), "", run.Withered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run.Run{State: c.state, Commit: c.commit, Stop: c.stop}
-			got := endState(r, c.broke)
+			got := endState(r, c.broke, c.completed)
 			if got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

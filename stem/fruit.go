@@ -9,6 +9,7 @@ import (
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/run"
 	"tendril/substrate"
 )
@@ -23,11 +24,11 @@ func (s *Stem) fruitRun(ctx context.Context, id run.ID) (run.Run, *substrate.Rep
 	if r.Commit == nil || r.Base == nil {
 		return run.Run{}, nil, fault.New(fault.NotFound, "run %s has no Fruit: it is %s", id, r.State)
 	}
-	repository, err := s.store.Open(ctx, string(r.Substrate.Path))
+	repository, err := s.open(ctx, r.Substrate)
 	return r, repository, err
 }
 
-func (s *Stem) diffFruit(ctx context.Context, _ Actor, in capability.DiffInput) (capability.Diff, error) {
+func (s *Stem) diffFruit(ctx context.Context, _ *call, in capability.DiffInput) (capability.Diff, error) {
 	r, repository, err := s.fruitRun(ctx, in.Run)
 	if err != nil {
 		return capability.Diff{}, err
@@ -54,7 +55,7 @@ func (s *Stem) diffFruit(ctx context.Context, _ Actor, in capability.DiffInput) 
 	return out, nil
 }
 
-func (s *Stem) acceptFruit(ctx context.Context, _ Actor, in capability.AcceptInput) (capability.Acceptance, error) {
+func (s *Stem) acceptFruit(ctx context.Context, c *call, in capability.AcceptInput) (capability.Acceptance, error) {
 	r, repository, err := s.fruitRun(ctx, in.Run)
 	if err != nil {
 		return capability.Acceptance{}, err
@@ -78,7 +79,7 @@ func (s *Stem) acceptFruit(ctx context.Context, _ Actor, in capability.AcceptInp
 	if err != nil {
 		return capability.Acceptance{}, err
 	}
-	if err := s.decide(ctx, r.ID, run.Accepted); err != nil {
+	if err := s.review(ctx, c, r.ID, run.Accepted); err != nil {
 		return capability.Acceptance{}, err
 	}
 	how := "merge"
@@ -91,7 +92,7 @@ func (s *Stem) acceptFruit(ctx context.Context, _ Actor, in capability.AcceptInp
 	return capability.Acceptance{Run: r.ID, Into: run.Path("refs/heads/" + done.Branch), Before: done.From, After: done.To, How: how}, nil
 }
 
-func (s *Stem) rejectFruit(ctx context.Context, _ Actor, in capability.RunInput) (capability.Rejection, error) {
+func (s *Stem) rejectFruit(ctx context.Context, c *call, in capability.RunInput) (capability.Rejection, error) {
 	r, repository, err := s.fruitRun(ctx, in.Run)
 	if err != nil {
 		return capability.Rejection{}, err
@@ -103,7 +104,7 @@ func (s *Stem) rejectFruit(ctx context.Context, _ Actor, in capability.RunInput)
 	if err := repository.Reject(ctx, string(r.ID), *r.Commit); err != nil {
 		return capability.Rejection{}, err
 	}
-	if err := s.decide(ctx, r.ID, run.Rejected); err != nil {
+	if err := s.review(ctx, c, r.ID, run.Rejected); err != nil {
 		return capability.Rejection{}, err
 	}
 	return capability.Rejection{Run: r.ID, Branch: r.ID.Branch(), Commit: *r.Commit}, nil
@@ -119,10 +120,10 @@ func undecided(r run.Run) error {
 	return nil
 }
 
-func (s *Stem) decide(ctx context.Context, id run.ID, review run.Review) error {
+func (s *Stem) review(ctx context.Context, c *call, id run.ID, review run.Review) error {
 	_, _, err := s.state.UpdateRun(ctx, id, func(r *run.Run) error {
 		r.Review = &review
 		return nil
-	})
+	}, func(r run.Run) ledger.Entry { return c.runChange("fruit."+string(review), r) })
 	return err
 }

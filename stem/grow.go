@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/run"
 	"tendril/stoma"
 	"tendril/substrate"
@@ -29,6 +30,7 @@ type growth struct {
 	started time.Time
 
 	base      *substrate.Base
+	completed run.State // what the run ends in if nothing comes in between
 	terrarium terrarium.Terrarium
 	boundary  []terrarium.Row
 	process   *stoma.Process
@@ -48,10 +50,16 @@ const (
 	collectTime = 10 * time.Minute
 )
 
-// grow is the life of one run. Its result is the run's record; its error is for
-// what kept the run from being recorded at all, and for a refusal.
-func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (run.Run, error) {
-	plan, err := s.plan(ctx, actor, in) // may they, is it sane: nothing exists yet
+// grow is a run whose work becomes a Fruit.
+func (s *Stem) grow(ctx context.Context, c *call, in capability.GrowInput) (run.Run, error) {
+	return s.live(ctx, c, in.Work, (*growth).bearFruit)
+}
+
+// live is the life of one run, of which steps is what it is for. Its result is the
+// run's record; its error is for what kept the run from being recorded at all, and for
+// a refusal.
+func (s *Stem) live(ctx context.Context, c *call, work capability.Work, steps func(*growth, context.Context) error) (run.Run, error) {
+	plan, err := s.plan(ctx, c, work) // is it sane: nothing exists yet
 	if err != nil {
 		return run.Run{}, err
 	}
@@ -60,9 +68,9 @@ func (s *Stem) grow(ctx context.Context, actor Actor, in capability.GrowInput) (
 	if err != nil {
 		return run.Run{}, err
 	}
-	err = s.explain(g.live(ctx))
+	err = s.explain(steps(g, ctx))
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil && g.ending.stop == nil {
-		g.ending.stop, err = &run.Stop{Cancel: actor.Name()}, nil
+		g.ending.stop, err = g.cancelled(ctx), nil
 	}
 	return g.end(context.WithoutCancel(ctx), err)
 }
@@ -74,11 +82,11 @@ func (s *Stem) explain(err error) error {
 	if errors.As(err, &f) && f.Hint != "" || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return err
 	}
-	return fault.New(fault.Unavailable, "%w", err).WithHint("make room on the file system of %s, or name a directory on a larger one with TENDRIL_STATE_DIR", s.config.StateDir)
+	return fault.New(fault.Unavailable, "%w", err).WithHint("make room on the file system of %s, or name a directory on a larger one with TENDRIL_STATE_DIR", s.config.Site.State)
 }
 
-// live goes from the base to the Fruit. What it opens, end closes.
-func (g *growth) live(ctx context.Context) error {
+// bearFruit goes from the base to the Fruit. What it opens, end closes.
+func (g *growth) bearFruit(ctx context.Context) error {
 	if err := g.takeBase(ctx); err != nil {
 		return err
 	}
@@ -101,11 +109,20 @@ func (s *Stem) begin(ctx context.Context, p *plan) (*growth, error) {
 	if g.plot, err = claim(s.runs, g.id); err != nil {
 		return nil, err
 	}
-	if err := s.state.CreateRun(ctx, p.record(g.id)); err != nil {
+	if err := s.create(ctx, p, g.id); err != nil {
 		return nil, errors.Join(err, g.plot.end())
 	}
 	g.events = &eventLog{stem: s, id: g.id, emit: func(e run.Event) { capability.Emit(ctx, e) }}
 	return g, nil
+}
+
+// create records the run, if the grant has one left for today.
+func (s *Stem) create(ctx context.Context, p *plan, id run.ID) error {
+	created := p.call.runChange("run.created", p.record(id))
+	if g := p.call.permit.grant; g != nil && g.Daily.Runs != nil {
+		return s.state.CreateRunWithin(ctx, p.record(id), int64(*g.Daily.Runs), created)
+	}
+	return s.state.CreateRun(ctx, p.record(id), created)
 }
 
 // takeBase makes the tree that the work starts from: a commit of the Substrate,
@@ -115,7 +132,7 @@ func (g *growth) takeBase(ctx context.Context) error {
 		return err
 	}
 	commit := g.plan.base
-	if g.plan.input.Dirty {
+	if g.plan.work.Dirty {
 		var err error
 		if commit, err = g.plan.repository.Snapshot(ctx); err != nil {
 			return err
@@ -148,6 +165,9 @@ func (g *growth) openWall(ctx context.Context) error {
 		return err
 	}
 	g.terrarium, g.boundary = opened, opened.Boundary()
+	if err := permitted(fault.BrokenBoundary, "applied", g.plan.call.name, applied(g.plan.provider, g.boundary)); err != nil {
+		return err
+	}
 	if left := g.plan.leftOut(); left != "" {
 		g.warn(ctx, left)
 	}
@@ -166,14 +186,14 @@ func (g *growth) firstExec(ctx context.Context) error {
 		return err
 	}
 	capability.Progress(ctx, "", 0, 0)
-	request := stoma.ExecRequest{Argv: g.plan.input.Argv, Env: g.plan.env, Dir: "/workspace"}
-	if size := g.plan.input.Terminal; size != nil {
+	request := stoma.ExecRequest{Argv: g.plan.work.Argv, Env: g.plan.env, Dir: "/workspace"}
+	if size := g.plan.work.Terminal; size != nil {
 		request.TTY = &stoma.Size{Rows: size.Rows, Cols: size.Cols}
 	}
 	process, err := g.terrarium.Stoma().Exec(ctx, request)
 	var missing *stoma.ExecError
 	if errors.As(err, &missing) {
-		return fault.New(fault.NotFound, "command %q does not run inside: %s", g.plan.input.Argv[0], missing.Reason).
+		return fault.New(fault.NotFound, "command %q does not run inside: %s", g.plan.work.Argv[0], missing.Reason).
 			WithHint("a path is looked up in /workspace; a program of this host has to be part of the toolchain view (docs/terrarium.md)")
 	}
 	if err != nil {
@@ -304,8 +324,12 @@ func (g *growth) harvest(ctx context.Context) error {
 		return fmt.Errorf("collecting the work: %w", err)
 	}
 	g.result, err = g.fruit.Commit(ctx, substrate.Meta{
-		Run: string(g.id), Pollen: g.plan.actor.Name(), Provider: g.plan.provider.Name(), Time: time.Now(),
+		Run: string(g.id), Pollen: g.plan.call.actor.Name(), Provider: g.plan.provider.Name(), Time: time.Now(),
 	})
+	g.completed = run.Unchanged
+	if g.result.Commit != "" {
+		g.completed = run.Fruited
+	}
 	return err
 }
 
@@ -362,16 +386,17 @@ func (g *growth) finish(ctx context.Context, broke error, verdict run.Verdict) (
 		r.Verdict = &verdict
 		r.DurationMS = new(time.Since(g.started).Milliseconds())
 		r.Error = run.ErrorOf(broke)
-		r.State = endState(*r, broke)
+		r.State = endState(*r, broke, g.completed)
 		r.Partial = r.Partial || (broke != nil && r.Commit != nil)
 		return nil
-	})
+	}, func(r run.Run) ledger.Entry { return g.plan.call.runChange("run.ended", r) })
 	g.events.emitAll(events)
 	return record, err
 }
 
-// endState is what a run has become.
-func endState(r run.Run, broke error) run.State {
+// endState is what a run has become; completed is what it is if nothing stopped or
+// broke it.
+func endState(r run.Run, broke error, completed run.State) run.State {
 	switch {
 	case r.Stop != nil:
 		return run.Stopped
@@ -379,10 +404,8 @@ func endState(r run.Run, broke error) run.State {
 		return run.Refused
 	case broke != nil:
 		return run.Withered
-	case r.Commit != nil:
-		return run.Fruited
 	default:
-		return run.Unchanged
+		return completed
 	}
 }
 

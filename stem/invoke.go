@@ -4,71 +4,257 @@ package stem
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"reflect"
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/ledger"
+	"tendril/terrarium"
 )
 
-// Actor is who asks. The only one now is the Botanist at this machine.
-type Actor struct{ name string }
+// call is one request on its way through Invoke. Each step adds what it found out;
+// a handler gets it whole.
+type call struct {
+	name     string // as it was asked for
+	input    capability.Request
+	actor    Actor
+	permit   permit
+	provider terrarium.Provider // of a request that asks for a Terrarium
+	row      int64              // the decision's in the ledger
+}
 
-// Name is the actor's name in records.
-func (a Actor) Name() string { return a.name }
-
-// LocalBotanist is the person who owns the Stem's process, which proves it.
-func LocalBotanist() Actor { return Actor{name: "botanist"} }
-
-// handler does the work of one capability, on an input that has been validated.
+// handler does the work of one capability, on a call that was permitted.
 type handler struct {
 	input, output reflect.Type
-	do            func(s *Stem, ctx context.Context, actor Actor, input any) (any, error)
+	do            func(s *Stem, ctx context.Context, c *call, input any) (any, error)
 }
 
 // handlers has one for each capability, of the types that its definition says; a
 // test compares the two.
 var handlers = map[string]handler{
-	"sprout.grow":     handle((*Stem).grow),
-	"run.list":        handle((*Stem).listRuns),
-	"run.get":         handle((*Stem).getRun),
-	"run.watch":       handle((*Stem).watchRun),
-	"run.logs":        handle((*Stem).logsOfRun),
-	"run.cancel":      handle((*Stem).cancelRun),
-	"fruit.diff":      handle((*Stem).diffFruit),
-	"fruit.accept":    handle((*Stem).acceptFruit),
-	"fruit.reject":    handle((*Stem).rejectFruit),
-	"terrarium.list":  handle((*Stem).listTerrariums),
-	"terrarium.probe": handle((*Stem).probeTerrarium),
+	"sprout.grow":       handle((*Stem).grow),
+	"stoma.pass":        handle((*Stem).pass),
+	"run.list":          handle((*Stem).listRuns),
+	"run.get":           handle((*Stem).getRun),
+	"run.watch":         handle((*Stem).watchRun),
+	"run.logs":          handle((*Stem).logsOfRun),
+	"run.cancel":        handle((*Stem).cancelRun),
+	"fruit.diff":        handle((*Stem).diffFruit),
+	"fruit.accept":      handle((*Stem).acceptFruit),
+	"fruit.reject":      handle((*Stem).rejectFruit),
+	"terrarium.list":    handle((*Stem).listTerrariums),
+	"terrarium.probe":   handle((*Stem).probeTerrarium),
+	"substrate.list":    handle((*Stem).listSubstrates),
+	"substrate.add":     handle((*Stem).addSubstrate),
+	"substrate.remove":  handle((*Stem).removeSubstrate),
+	"pollen.issue":      handle((*Stem).issuePollen),
+	"pollen.list":       handle((*Stem).listPollens),
+	"pollen.rotate":     handle((*Stem).rotatePollen),
+	"pollen.revoke":     handle((*Stem).revokePollen),
+	"grant.add":         handle((*Stem).addGrant),
+	"grant.list":        handle((*Stem).listGrants),
+	"grant.revoke":      handle((*Stem).revokeGrant),
+	"grant.check":       handle((*Stem).checkGrants),
+	"grant.explain":     handle((*Stem).explainGrant),
+	"ledger.tail":       handle((*Stem).tailLedger),
+	"ledger.export":     handle((*Stem).exportLedger),
+	"ledger.checkpoint": handle((*Stem).checkpointLedger),
 }
 
-func handle[In, Out any](do func(*Stem, context.Context, Actor, In) (Out, error)) handler {
-	return handler{reflect.TypeFor[In](), reflect.TypeFor[Out](), func(s *Stem, ctx context.Context, actor Actor, input any) (any, error) {
-		return do(s, ctx, actor, input.(In))
+func handle[In, Out any](do func(*Stem, context.Context, *call, In) (Out, error)) handler {
+	return handler{reflect.TypeFor[In](), reflect.TypeFor[Out](), func(s *Stem, ctx context.Context, c *call, input any) (any, error) {
+		return do(s, ctx, c, input.(In))
 	}}
 }
 
-// validator is what every input is.
-type validator interface{ Validate() error }
+// Answer is what came of a request.
+type Answer struct {
+	Output any    // of the capability's output type; nil with an error
+	Row    *int64 // the decision's row in the ledger; nil if it could not be recorded
+	Actor  Actor  // who it was, as far as that was proven
+}
 
-// Invoke does what actor asks. It is the only way to a handler: who may do what
-// is decided here, and nowhere else. input has to be of the capability's input
-// type; the output is of its output type.
+// Invoke does what the caller asks. It is the only way to a handler: who asks,
+// whether they may, and what is written down of it, is decided here and nowhere
+// else. input has to be of the capability's input type.
 //
 // A Streams capability emits events through the context while it works, see
 // [capability.WithEvents].
-func (s *Stem) Invoke(ctx context.Context, actor Actor, name string, input any) (any, error) {
-	definition, err := capability.Lookup(name)
+func (s *Stem) Invoke(ctx context.Context, who Presented, name string, input any) (Answer, error) {
+	return s.invoke(ctx, who, name, func(d capability.Definition) (capability.Request, error) {
+		if got := reflect.TypeOf(input); got != d.Input {
+			return nil, fault.New(fault.Internal, "%s takes %v, not %v", name, d.Input, got)
+		}
+		return input.(capability.Request), nil
+	})
+}
+
+// InvokeJSON is Invoke for an input that is still JSON.
+func (s *Stem) InvokeJSON(ctx context.Context, who Presented, name string, input []byte) (Answer, error) {
+	return s.invoke(ctx, who, name, func(d capability.Definition) (capability.Request, error) {
+		value := reflect.New(d.Input)
+		if err := capability.Decode(input, value.Interface()); err != nil {
+			return nil, err
+		}
+		return value.Elem().Interface().(capability.Request), nil
+	})
+}
+
+func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func(capability.Definition) (capability.Request, error)) (Answer, error) {
+	c := &call{name: name}
+	refusal := s.decide(ctx, c, who, read)
+	// What was decided is written down also for a caller who is gone by now.
+	rows, err := s.state.Record(context.WithoutCancel(ctx), c.decision(refusal))
+	answer := Answer{Actor: c.actor}
+	if err == nil {
+		c.row = rows[0].Seq
+		answer.Row = &c.row
+	}
+	if refusal != nil || err != nil {
+		return answer, errors.Join(refusal, err)
+	}
+	working, done := s.whilePermitted(ctx, c)
+	defer done()
+	output, err := handlers[name].do(s, working, c, c.input)
+	if definition, _ := capability.Lookup(name); definition.Impact != capability.Read {
+		_, lost := s.state.Record(context.WithoutCancel(ctx), c.outcome(err))
+		err = errors.Join(err, lost)
+	}
+	if err == nil {
+		answer.Output = output
+	}
+	return answer, err
+}
+
+// decide goes from what arrived to a permit, or to the reason why there is none. It
+// changes nothing. What it learns on the way stays in c, also for a refusal, because
+// that is recorded.
+func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(capability.Definition) (capability.Request, error)) error {
+	definition, unknown := capability.Lookup(c.name)
+	var malformed error
+	if unknown == nil {
+		c.input, malformed = read(definition) // first, so that a refusal can name what it is about
+	}
+	var err error
+	if c.actor, err = s.authenticate(ctx, who); err != nil {
+		return c.deny(err)
+	}
+	if err := errors.Join(unknown, malformed); err != nil {
+		return err
+	}
+	if c.permit, err = s.authorise(ctx, c.actor, definition, c.input); err != nil {
+		return c.deny(err)
+	}
+	if err := c.input.Validate(); err != nil {
+		return err
+	}
+	if definition.Branch == capability.Publish {
+		return c.deny(fault.New(fault.NeedsApproval, "it needs a person's approval of exactly this action, and there is none").
+			WithRule("the publish Branch needs an exact approval each time"))
+	}
+	walled, ok := c.input.(capability.Walled)
+	if !ok {
+		return nil
+	}
+	if c.provider, err = s.choose(ctx, walled, c.permit); err != nil {
+		return err
+	}
+	return permitted(fault.Denied, "declared", c.name, declared(c.provider))
+}
+
+// deny makes of a refusal one that says who, what and on what. Its rule and its
+// hint stay. An error that is no refusal passes.
+func (c *call) deny(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Denied && f.Kind != fault.NeedsApproval {
+		return err
+	}
+	denied := fault.New(f.Kind, "%s may not %s on %s: %w", c.actor, clip(c.name), c.subject(), err)
+	denied.Rule, denied.Hint = f.Rule, f.Hint
+	return denied
+}
+
+// subject says in words what the call is about.
+func (c *call) subject() string {
+	if c.input == nil {
+		return "this site"
+	}
+	switch about := c.input.Subject(); {
+	case about.Run != "":
+		return "run " + clip(string(about.Run))
+	case about.Substrate != nil && about.Substrate.String() != "":
+		return "Substrate " + clip(about.Substrate.String())
+	default:
+		return "this site"
+	}
+}
+
+// decision is the ledger's row for what was decided.
+func (c *call) decision(refusal error) ledger.Entry {
+	e := c.entry(ledger.Decision)
+	e.Decision, e.Digests = ledger.Permit, map[string]string{}
+	if c.input != nil {
+		if data, err := json.Marshal(c.input); err == nil {
+			e.Digests["input"] = digestOf(data)
+		}
+	}
+	if c.permit.grant != nil {
+		e.Digests["grant"] = "sha256:" + c.permit.grant.Digest()
+	}
+	e.Rule = c.permit.rule
+	if refusal != nil {
+		e.Decision, e.Fault, e.Rule = ledger.Deny, string(fault.KindOf(refusal)), ""
+		var f *fault.Error
+		if errors.As(refusal, &f) {
+			e.Rule = f.Rule
+		}
+	}
+	return e
+}
+
+// outcome is the ledger's row for what came of a permitted call.
+func (c *call) outcome(err error) ledger.Entry {
+	e := c.entry(ledger.Outcome)
+	e.Of, e.State = &c.row, "done"
 	if err != nil {
-		return nil, err
+		e.State, e.Fault = "failed", string(fault.KindOf(err))
 	}
-	if actor.name == "" {
-		return nil, fault.New(fault.Denied, "nobody asks for %s", name).WithRule("every request has an actor")
+	return e
+}
+
+// change is the ledger's row for a change that the call makes, of what target names.
+func (c *call) change(what, target string) ledger.Entry {
+	e := c.entry(ledger.Change)
+	e.Of, e.Change, e.Target = &c.row, what, target
+	return e
+}
+
+func (c *call) entry(kind ledger.Kind) ledger.Entry {
+	e := ledger.Entry{Kind: kind, Actor: c.actor.Name(), Proof: c.actor.proof, UID: &c.actor.uid, Capability: c.name}
+	if c.input != nil {
+		about := c.input.Subject()
+		e.Run = string(about.Run)
+		if about.Substrate != nil {
+			e.Subject = about.Substrate.String()
+		}
 	}
-	if got := reflect.TypeOf(input); got != definition.Input {
-		return nil, fault.New(fault.Internal, "%s takes %v, not %v", name, definition.Input, got)
+	return e
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// clip bounds what a refusal repeats of what a caller sent.
+func clip(s string) string {
+	const most = 128
+	if len(s) > most {
+		return s[:most] + "…"
 	}
-	if err := input.(validator).Validate(); err != nil {
-		return nil, err
-	}
-	return handlers[name].do(s, ctx, actor, input)
+	return s
 }

@@ -4,18 +4,20 @@ package stem
 
 import (
 	"context"
+	"os"
 	"reflect"
 	"testing"
 
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/run"
+	"tendril/site"
 )
 
 // bare is a Stem without a wall.
 func bare(t *testing.T) *Stem {
 	t.Helper()
-	s, err := Open(t.Context(), Config{StateDir: t.TempDir()})
+	s, err := Open(t.Context(), Config{Site: siteOf(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +27,22 @@ func bare(t *testing.T) *Stem {
 		}
 	})
 	return s
+}
+
+// siteOf is a site of its own.
+func siteOf(t *testing.T) site.Dirs {
+	t.Helper()
+	dir := t.TempDir()
+	dirs, err := site.Find(func(name string) string {
+		return map[string]string{"HOME": dir, "TENDRIL_CONFIG_DIR": dir + "/config", "TENDRIL_STATE_DIR": dir + "/state"}[name]
+	}, os.Geteuid())
+	if err == nil {
+		dirs, err = dirs.Prepare()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
 }
 
 func TestEveryCapabilityHasItsHandler(t *testing.T) {
@@ -40,8 +58,9 @@ func TestEveryCapabilityHasItsHandler(t *testing.T) {
 			t.Errorf("%s takes %v and gives %v; its handler takes %v and gives %v",
 				definition.Name, definition.Input, definition.Output, h.input, h.output)
 		}
-		if _, validates := reflect.Zero(h.input).Interface().(validator); !validates {
-			t.Errorf("the input of %s cannot be validated", definition.Name)
+		_, walled := reflect.Zero(h.input).Interface().(capability.Walled)
+		if walled != (actionsOf[definition.Name] != nil) {
+			t.Errorf("%s asks for a wall: %v; the policy knows its actions: %v", definition.Name, walled, !walled)
 		}
 	}
 	for name := range handlers {
@@ -53,10 +72,10 @@ func TestEveryCapabilityHasItsHandler(t *testing.T) {
 
 func TestInvokeRefuses(t *testing.T) {
 	s := bare(t)
-	botanist := LocalBotanist()
+	botanist := ByProcess()
 	id := run.NewID()
 	for name, c := range map[string]struct {
-		actor      Actor
+		who        Presented
 		capability string
 		input      any
 		kind       fault.Kind
@@ -64,7 +83,7 @@ func TestInvokeRefuses(t *testing.T) {
 		"a name that nobody has":    {botanist, "run.lst", capability.ListInput{}, fault.NotFound},
 		"a name in capitals":        {botanist, "Run.List", capability.ListInput{}, fault.NotFound},
 		"no name":                   {botanist, "", capability.ListInput{}, fault.NotFound},
-		"nobody":                    {Actor{}, "run.list", capability.ListInput{}, fault.Denied},
+		"nobody":                    {Presented{}.WithToken(""), "run.list", capability.ListInput{}, fault.Denied},
 		"another input":             {botanist, "run.list", capability.RunInput{Run: id}, fault.Internal},
 		"a pointer to the input":    {botanist, "run.list", &capability.ListInput{}, fault.Internal},
 		"no input":                  {botanist, "run.list", nil, fault.Internal},
@@ -76,7 +95,7 @@ func TestInvokeRefuses(t *testing.T) {
 		"a wall that is not there":  {botanist, "terrarium.probe", capability.ProbeInput{Provider: "brick"}, fault.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			output, err := s.Invoke(t.Context(), c.actor, c.capability, c.input)
+			output, err := s.Invoke(t.Context(), c.who, c.capability, c.input)
 			if !fault.Is(err, c.kind) {
 				t.Errorf("%v, %v; want %s", output, err, c.kind)
 			}
@@ -86,13 +105,13 @@ func TestInvokeRefuses(t *testing.T) {
 
 func TestInvokeAnswersWithTheDefinedType(t *testing.T) {
 	s := bare(t)
-	output, err := s.Invoke(t.Context(), LocalBotanist(), "run.list", capability.ListInput{})
-	if runs, is := output.([]run.Run); err != nil || !is || runs == nil || len(runs) != 0 {
-		t.Errorf("%#v, %v", output, err)
+	answer, err := s.Invoke(t.Context(), ByProcess(), "run.list", capability.ListInput{})
+	if runs, is := answer.Output.([]run.Run); err != nil || !is || runs == nil || len(runs) != 0 {
+		t.Errorf("%#v, %v", answer.Output, err)
 	}
-	output, err = s.Invoke(t.Context(), LocalBotanist(), "terrarium.list", capability.TerrariumListInput{})
-	if walls, is := output.([]capability.Terrarium); err != nil || !is || walls == nil || len(walls) != 0 {
-		t.Errorf("%#v, %v", output, err)
+	answer, err = s.Invoke(t.Context(), ByProcess(), "terrarium.list", capability.TerrariumListInput{})
+	if walls, is := answer.Output.([]capability.Terrarium); err != nil || !is || walls == nil || len(walls) != 0 {
+		t.Errorf("%#v, %v", answer.Output, err)
 	}
 }
 
@@ -109,7 +128,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		seen = append(seen, e)
 		cancel()
 	})
-	if _, err := s.Invoke(watching, LocalBotanist(), "run.watch", capability.WatchInput{Run: id}); err == nil {
+	if _, err := s.Invoke(watching, ByProcess(), "run.watch", capability.WatchInput{Run: id}); err == nil {
 		t.Error("watching a run that has not ended came to an end without a reason")
 	}
 	if len(seen) != 1 || seen[0].Data != (run.StateChange{State: run.Queued}) {

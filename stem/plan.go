@@ -24,8 +24,8 @@ import (
 // plan is a request that makes sense on this host. Making one changes nothing:
 // whatever is wrong with the request is said before anything exists.
 type plan struct {
-	actor      Actor
-	input      capability.GrowInput
+	call       *call
+	work       capability.Work
 	repository *substrate.Repository
 	base       substrate.Commit
 	leftOut    func() string // what of the working tree the base does not hold, in words; "" if nothing
@@ -36,15 +36,37 @@ type plan struct {
 }
 
 // Defaults for limits that neither the request nor the Botanist gives. The wall
-// has its own for memory, processes and disk.
+// has its own for the others.
 const (
 	defaultWall   = time.Hour
 	defaultOutput = 64 << 20
 )
 
-func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (_ *plan, err error) {
-	p := &plan{actor: actor, input: in}
-	if p.repository, err = s.store.Open(ctx, string(in.Substrate.Path)); err != nil {
+// defaults are the site's limits as a grant is measured by them: what a request may ask
+// for of which its grant says nothing.
+func (s *Stem) defaults() capability.Limits {
+	d := s.config.Defaults
+	if d.Wall == nil {
+		d.Wall = new(capability.Duration(defaultWall))
+	}
+	if d.Output == nil {
+		d.Output = new(capability.Bytes(defaultOutput))
+	}
+	if d.Pids == nil {
+		d.Pids = new(terrarium.DefaultPids)
+	}
+	if d.Disk == nil {
+		d.Disk = new(capability.Bytes(terrarium.DefaultDisk))
+	}
+	return d
+}
+
+func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, err error) {
+	p := &plan{call: c, work: in, provider: c.provider}
+	if err := s.refresh(ctx, in.Substrate); err != nil {
+		return nil, err
+	}
+	if p.repository, err = s.open(ctx, in.Substrate); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -52,16 +74,17 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 			err = errors.Join(err, p.repository.Close())
 		}
 	}()
-	if p.base, err = p.repository.Resolve(ctx, in.Base); err != nil {
+	base, err := s.baseOf(in)
+	if err != nil {
+		return nil, err
+	}
+	if p.base, err = p.repository.Resolve(ctx, base); err != nil {
 		return nil, err
 	}
 	if err := p.repository.CheckWritable(); err != nil {
 		return nil, err
 	}
-	if p.provider, err = s.choose(ctx, in.Provider); err != nil {
-		return nil, err
-	}
-	p.limits = specLimits(in.Limits, s.config.Defaults)
+	p.limits = specLimits(in.Limits, c.permit.limits(in.Limits, s.config.Defaults))
 	if err := terrarium.ValidateLimits(p.limits); err != nil {
 		return nil, err
 	}
@@ -76,6 +99,19 @@ func (s *Stem) plan(ctx context.Context, actor Actor, in capability.GrowInput) (
 	return p, nil
 }
 
+// baseOf is the revision that a request starts from: its own, or the one that its
+// Substrate's binding names; "" is HEAD.
+func (s *Stem) baseOf(in capability.Work) (string, error) {
+	if in.Base != "" || in.Dirty || in.Substrate.Name == "" {
+		return in.Base, nil
+	}
+	bound, err := s.bound(in.Substrate.Name)
+	if err != nil || bound.Branch == "" {
+		return "", err
+	}
+	return "refs/heads/" + string(bound.Branch), nil
+}
+
 // close gives back what the plan holds.
 func (p *plan) close() error {
 	p.leftOut() // it holds the repository open
@@ -85,7 +121,7 @@ func (p *plan) close() error {
 // lookAtWorktree compares the working tree with HEAD while the wall is being made:
 // nothing but a notice depends on it. The function that it returns waits for the
 // answer, and can be called again.
-func (s *Stem) lookAtWorktree(ctx context.Context, in capability.GrowInput) func() string {
+func (s *Stem) lookAtWorktree(ctx context.Context, in capability.Work) func() string {
 	if in.Dirty {
 		return func() string { return "" }
 	}
@@ -98,11 +134,11 @@ func (s *Stem) lookAtWorktree(ctx context.Context, in capability.GrowInput) func
 // never gets to the end of, and a notice is not worth the wait.
 const worktreeTime = 30 * time.Second
 
-func (s *Stem) leftOut(ctx context.Context, in capability.GrowInput) string {
+func (s *Stem) leftOut(ctx context.Context, in capability.Work) string {
 	ctx, cancel := context.WithTimeoutCause(ctx, worktreeTime, fmt.Errorf("it takes longer than %v", worktreeTime))
 	defer cancel()
 	var dirty substrate.Dirty
-	repository, err := s.store.Open(ctx, string(in.Substrate.Path))
+	repository, err := s.open(ctx, in.Substrate)
 	if err == nil {
 		dirty, err = repository.Dirty(ctx)
 		err = errors.Join(err, repository.Close())
@@ -141,7 +177,7 @@ func environment(path string, extra []string) []string {
 // says where it is on this host. A path is judged inside: it may lie in the
 // workspace.
 func (s *Stem) commandExists(p *plan) error {
-	command := p.input.Argv[0]
+	command := p.work.Argv[0]
 	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
 		return nil
 	}
@@ -205,23 +241,32 @@ func limit[In any, Out float64 | int64 | int | time.Duration](asked, byDefault *
 	}
 }
 
-// choose returns the named provider or, without a name, the strongest that is
-// ready. A named one is used or refused, never replaced.
-func (s *Stem) choose(ctx context.Context, name string) (terrarium.Provider, error) {
+// choose returns the wall of a request: the one that it names, or else the one that its
+// grant or its Substrate names, or else the strongest that is ready and that the grant
+// accepts. One that somebody named is used or refused, never replaced.
+func (s *Stem) choose(ctx context.Context, in capability.Walled, p permit) (terrarium.Provider, error) {
+	name, err := s.wantedProvider(in, p)
+	if err != nil {
+		return nil, err
+	}
 	var names, reasons []string
-	for _, p := range s.providers {
-		if name != "" && p.Name() != name {
-			names = append(names, p.Name())
+	for _, provider := range s.providers {
+		if name != "" && provider.Name() != name {
+			names = append(names, provider.Name())
 			continue
 		}
-		err := p.Ready(ctx)
+		if !p.accepts(provider.Name()) {
+			reasons = append(reasons, provider.Name()+": the grant does not accept it")
+			continue
+		}
+		err := provider.Ready(ctx)
 		if err == nil {
-			return p, nil
+			return provider, nil
 		}
 		if name != "" {
 			return nil, err
 		}
-		reasons = append(reasons, fmt.Sprintf("%s: %v%s", p.Name(), err, hintOf(err)))
+		reasons = append(reasons, fmt.Sprintf("%s: %v%s", provider.Name(), err, hintOf(err)))
 	}
 	if name != "" {
 		f := fault.New(fault.NotFound, "there is no provider %q", name)
@@ -231,6 +276,26 @@ func (s *Stem) choose(ctx context.Context, name string) (terrarium.Provider, err
 		return nil, f.WithHint("there are: %s", strings.Join(names, ", "))
 	}
 	return nil, fault.New(fault.Unavailable, "no wall is ready on this host (%s)", strings.Join(reasons, "; "))
+}
+
+// wantedProvider is the name of the wall that somebody chose; "" if nobody did. The
+// Substrate's is a default among those that the grant accepts, and no way around it.
+func (s *Stem) wantedProvider(in capability.Walled, p permit) (string, error) {
+	if name := in.Wall().Provider; name != "" {
+		return name, nil
+	}
+	if p.grant != nil && p.grant.Provider != "" {
+		return string(p.grant.Provider), nil
+	}
+	about := in.Subject().Substrate
+	if about == nil || about.Name == "" {
+		return "", nil
+	}
+	bound, err := s.bound(about.Name)
+	if err != nil || bound.Provider == "" || !p.accepts(string(bound.Provider)) {
+		return "", err
+	}
+	return string(bound.Provider), nil
 }
 
 func hintOf(err error) string {
@@ -244,7 +309,7 @@ func hintOf(err error) string {
 // record is the run as it is when nothing has been done yet.
 func (p *plan) record(id run.ID) run.Run {
 	return run.Run{
-		ID: id, State: run.Queued, Pollen: p.actor.Name(),
-		Substrate: p.input.Substrate, Dirty: p.input.Dirty, Provider: new(p.provider.Name()),
+		ID: id, State: run.Queued, Pollen: p.call.actor.Name(),
+		Substrate: p.work.Substrate, Dirty: p.work.Dirty, Provider: new(p.provider.Name()),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"tendril/ledger"
 	"tendril/run"
 	"tendril/substrate"
 	"tendril/terrarium"
@@ -61,6 +62,26 @@ func (g *growth) enter(ctx context.Context, next run.State, also func(*run.Run))
 // could not be stored shows in the next thing that is.
 func (g *growth) warn(ctx context.Context, detail string) {
 	_ = g.events.append(context.WithoutCancel(ctx), run.Event{Data: run.Warning{Detail: detail}})
+}
+
+// runChange is the ledger's row for a change of a run.
+func (c *call) runChange(what string, r run.Run) ledger.Entry {
+	return endOf(c.change(what, ""), what, r)
+}
+
+// endOf adds to a row what has become of a run: its state, and digests of what it made.
+func endOf(e ledger.Entry, what string, r run.Run) ledger.Entry {
+	e.Change, e.Run, e.State = what, string(r.ID), string(r.State)
+	if r.Error != nil {
+		e.Fault = string(r.Error.Kind)
+	}
+	e.Digests = map[string]string{}
+	for name, commit := range map[string]*string{"base": r.Base, "commit": r.Commit} {
+		if commit != nil {
+			e.Digests[name] = "gitCommit:" + *commit
+		}
+	}
+	return e
 }
 
 func recordRows(rows []terrarium.Row) []run.Row {

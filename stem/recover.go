@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/run"
 	"tendril/substrate"
 )
@@ -103,6 +104,9 @@ func (s *Stem) settle(ctx context.Context, id run.ID) error {
 		r.Commit, r.Branch = &left.commit, new(r.ID.Branch())
 		r.Changed, r.Flags = left.changed, left.flags
 		return nil
+	}, func(r run.Run) ledger.Entry {
+		e := ledger.Entry{Kind: ledger.Change, Actor: r.Pollen, Capability: "sprout.grow", Subject: r.Substrate.String()}
+		return endOf(e, "run.recovered", r)
 	})
 	return err
 }
@@ -122,7 +126,7 @@ func (s *Stem) remainsOf(ctx context.Context, r run.Run) remains {
 	if r.State != run.Collecting {
 		return remains{} // nothing is written into a repository before
 	}
-	repository, err := s.store.Open(ctx, string(r.Substrate.Path))
+	repository, err := s.open(ctx, r.Substrate)
 	if err != nil {
 		return remains{err: err}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/grant"
 	"tendril/run"
 	"tendril/state"
 )
@@ -22,27 +23,43 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-func (s *Stem) listRuns(ctx context.Context, _ Actor, in capability.ListInput) ([]run.Run, error) {
+func (s *Stem) listRuns(ctx context.Context, c *call, in capability.ListInput) ([]run.Run, error) {
 	limit := in.Limit
 	if limit == 0 {
 		limit = capability.DefaultListed
 	}
-	filter := state.Filter{State: in.State}
+	filter := state.Filter{State: in.State, Visible: c.visible()}
 	if in.Substrate != nil {
 		filter.Substrate = *in.Substrate
 	}
 	return s.state.List(ctx, filter, limit, in.After)
 }
 
-func (s *Stem) getRun(ctx context.Context, _ Actor, in capability.RunInput) (run.Run, error) {
+// visible is what a list of runs may show; nil is everything.
+func (c *call) visible() []state.Visible {
+	if c.actor.Botanist() {
+		return nil
+	}
+	list := []state.Visible{}
+	for name, whose := range c.permit.scope {
+		v := state.Visible{Substrate: name}
+		if whose != grant.SubstrateRuns {
+			v.Pollen = c.actor.Name()
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+func (s *Stem) getRun(ctx context.Context, _ *call, in capability.RunInput) (run.Run, error) {
 	return s.state.Get(ctx, in.Run)
 }
 
-func (s *Stem) watchRun(ctx context.Context, _ Actor, in capability.WatchInput) (run.Run, error) {
+func (s *Stem) watchRun(ctx context.Context, _ *call, in capability.WatchInput) (run.Run, error) {
 	return s.follow(ctx, in.Run, in.After, true, func(run.Event) bool { return true })
 }
 
-func (s *Stem) logsOfRun(ctx context.Context, _ Actor, in capability.LogsInput) (run.Run, error) {
+func (s *Stem) logsOfRun(ctx context.Context, _ *call, in capability.LogsInput) (run.Run, error) {
 	return s.follow(ctx, in.Run, in.After, in.Follow, func(e run.Event) bool {
 		_, output := e.Data.(run.OutputChunk)
 		return output
@@ -87,7 +104,7 @@ func (s *Stem) follow(ctx context.Context, id run.ID, after int64, wait bool, wa
 	}
 }
 
-func (s *Stem) cancelRun(ctx context.Context, actor Actor, in capability.RunInput) (run.Run, error) {
+func (s *Stem) cancelRun(ctx context.Context, c *call, in capability.RunInput) (run.Run, error) {
 	record, err := s.state.Get(ctx, in.Run)
 	if err != nil {
 		return run.Run{}, err
@@ -95,7 +112,7 @@ func (s *Stem) cancelRun(ctx context.Context, actor Actor, in capability.RunInpu
 	if record.State.Ended() {
 		return record, fault.New(fault.Invalid, "run %s has ended already: it is %s", in.Run, record.State)
 	}
-	if err := s.state.RequestCancel(ctx, in.Run, actor.Name()); err != nil {
+	if err := s.state.RequestCancel(ctx, in.Run, c.actor.Name(), c.change("run.cancelling", "")); err != nil {
 		return run.Run{}, err
 	}
 	return s.state.Get(ctx, in.Run)

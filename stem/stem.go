@@ -17,6 +17,8 @@ import (
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/grant"
+	"tendril/site"
 	"tendril/state"
 	"tendril/substrate"
 	"tendril/terrarium"
@@ -24,9 +26,10 @@ import (
 
 // Config is what a Stem is made from.
 type Config struct {
-	// StateDir holds the database, the base images and the directories of the
-	// runs. It is the Stem's own, mode 0700.
-	StateDir string
+	// Site is where the control plane and the state are. Its state directory holds the
+	// database, the base images and the directories of the runs, and is the Stem's own,
+	// mode 0700.
+	Site site.Dirs
 
 	// Toolchain is the Botanist's list of directories that a Sprout may see
 	// beside the host's /usr.
@@ -55,6 +58,10 @@ type Stem struct {
 	store     *substrate.Store
 	providers []terrarium.Provider
 	runs      string // one directory a living run
+	owner     int    // the uid that owns the control plane
+
+	grantsFile     *site.Watched[grant.File]
+	substratesFile *site.Watched[grant.SubstratesFile]
 }
 
 // keepRuns is how many ended runs the database remembers.
@@ -62,7 +69,11 @@ const keepRuns = 1000
 
 // Open opens the state directory and recovers what an earlier Stem left behind.
 func Open(ctx context.Context, c Config) (*Stem, error) {
-	s := &Stem{config: c, runs: filepath.Join(c.StateDir, "runs")}
+	s := &Stem{
+		config: c, runs: filepath.Join(c.Site.State, "runs"), owner: os.Geteuid(),
+		grantsFile:     site.Watch(c.Site, grant.FileName, grant.Parse),
+		substratesFile: site.Watch(c.Site, grant.SubstratesFileName, grant.ParseSubstrates),
+	}
 	if c.Notice == nil {
 		s.config.Notice = func(string) {}
 	}
@@ -71,16 +82,16 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 	}
 	if err := os.Mkdir(s.runs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fault.New(fault.Unavailable, "making the directory of the runs: %w", err).
-			WithHint("make %s writable, or set XDG_STATE_HOME to a directory that is", c.StateDir)
+			WithHint("make %s writable, or set XDG_STATE_HOME to a directory that is", c.Site.State)
 	}
 	info, err := os.Lstat(s.runs)
 	if err != nil || !info.IsDir() {
 		return nil, fault.New(fault.Unavailable, "%s is not a directory", s.runs).WithHint("move it away")
 	}
-	if s.state, err = state.Open(ctx, filepath.Join(c.StateDir, "state.db")); err != nil {
+	if s.state, err = state.Open(ctx, filepath.Join(c.Site.State, "state.db")); err != nil {
 		return nil, err
 	}
-	if s.store, err = substrate.OpenStore(filepath.Join(c.StateDir, "store")); err != nil {
+	if s.store, err = substrate.OpenStore(filepath.Join(c.Site.State, "store")); err != nil {
 		return nil, errors.Join(err, s.state.Close())
 	}
 	// What a dead run left may be out of reach for now; that keeps nobody from

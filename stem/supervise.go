@@ -60,7 +60,7 @@ func (g *growth) supervise(ctx context.Context, process *stoma.Process, output *
 		case <-output.failed:
 			return ending{} // record says why; what cannot be recorded must not go on
 		case <-ctx.Done():
-			return ending{stop: &run.Stop{Cancel: g.plan.actor.Name()}}
+			return ending{stop: g.cancelled(ctx)}
 		case <-poll.C:
 			if actor, asked, err := g.stem.state.CancelRequested(waiting, g.id); err == nil && asked {
 				return ending{stop: &run.Stop{Cancel: actor}}
@@ -70,6 +70,16 @@ func (g *growth) supervise(ctx context.Context, process *stoma.Process, output *
 			}
 		}
 	}
+}
+
+// cancelled is the stop of a run whose context ended: its caller cancelled it, or lost
+// the permit to have it run.
+func (g *growth) cancelled(ctx context.Context) *run.Stop {
+	if cause := context.Cause(ctx); fault.KindOf(cause) == fault.Denied {
+		g.warn(ctx, "the run is ended: "+cause.Error())
+		return &run.Stop{Cancel: "stem"}
+	}
+	return &run.Stop{Cancel: g.plan.call.actor.Name()}
 }
 
 func stoppedBy(limit terrarium.LimitName) ending {

@@ -20,7 +20,7 @@ import (
 	"tendril/terrarium"
 )
 
-func (s *Stem) listTerrariums(ctx context.Context, _ Actor, _ capability.TerrariumListInput) ([]capability.Terrarium, error) {
+func (s *Stem) listTerrariums(ctx context.Context, _ *call, _ capability.TerrariumListInput) ([]capability.Terrarium, error) {
 	list := []capability.Terrarium{}
 	chosen := false
 	for _, p := range s.providers {
@@ -49,12 +49,8 @@ func (s *Stem) listTerrariums(ctx context.Context, _ Actor, _ capability.Terrari
 
 // probeTerrarium opens a Terrarium over an empty workspace and runs every probe
 // in it as a Sprout would run.
-func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.ProbeInput) (_ capability.ProbeReport, err error) {
-	provider, err := s.choose(ctx, in.Provider)
-	if err != nil {
-		return capability.ProbeReport{}, err
-	}
-	id := run.NewID()
+func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeInput) (_ capability.ProbeReport, err error) {
+	provider, id := c.provider, run.NewID()
 	place, err := claim(s.runs, id)
 	if err != nil {
 		return capability.ProbeReport{}, err
@@ -64,7 +60,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, actor Actor, in capability.Pr
 	if err := writeEmptyImage(image); err != nil {
 		return capability.ProbeReport{}, err
 	}
-	spec := specLimits(in.Limits, s.config.Defaults)
+	spec := specLimits(in.Limits, c.permit.limits(in.Limits, s.config.Defaults))
 	spec.Run = string(id)
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: s.config.Toolchain}
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}

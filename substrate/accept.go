@@ -42,6 +42,11 @@ type Accepted struct {
 // a fault that lists the paths.
 func (r *Repository) Accept(ctx context.Context, a Acceptance) (Accepted, error) {
 	branch, into := "refs/heads/"+BranchOf(a.Run), "refs/heads/"+a.Into
+	if r.Origin != "" {
+		// The next fetch would undo it, and whoever reads the origin would not see it.
+		return Accepted{}, fault.New(fault.Invalid, "a Fruit of %s is accepted there, and not in the copy of it that is here", r.Origin).
+			WithHint("in a clone of your own: git fetch %s %s && git merge --no-ff FETCH_HEAD", r.GitDir, branch)
+	}
 	if err := r.expect(branch, a.Commit); err != nil {
 		return Accepted{}, err
 	}

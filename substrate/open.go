@@ -26,6 +26,7 @@ type Repository struct {
 	Worktree  string // "" when Bare
 	Bare      bool
 	Format    Format
+	Origin    string // the URL that this is our copy of; "" for a repository of this host
 
 	commonBare bool // the main working tree does not exist
 

@@ -29,6 +29,12 @@ type Spec struct {
 	WritableRoot bool // false: the root file system is read-only
 }
 
+// The limits that every wall has for which nobody asked for another.
+const (
+	DefaultPids = 512
+	DefaultDisk = 10 << 30 // bytes
+)
+
 // Limit is a bound that a boundary must keep. Required says that somebody asked
 // for it: then a host that cannot enforce or sample it refuses the run. A zero
 // Value means the provider's default.

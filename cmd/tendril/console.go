@@ -98,3 +98,10 @@ func (c *console) takeTerminal() (terminal, func(), error) {
 	}
 	return terminal{size: capability.Size{Rows: uint16(rows), Cols: uint16(cols)}, resizes: resizes}, restore, nil
 }
+
+func (c *console) showProgress(what string, done, total int64) {
+	if total > 0 {
+		what += " " + display.Size(done) + " of " + display.Size(total)
+	}
+	c.live.Status(what)
+}

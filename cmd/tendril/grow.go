@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"tendril/capability"
@@ -26,16 +25,50 @@ func (f limitFlags) limits() capability.Limits {
 	return capability.Limits{CPUs: f.CPUs, Memory: f.Memory, Disk: f.Disk, Output: f.Output, Pids: f.Pids, Wall: f.Wall, Idle: f.Idle}
 }
 
-type growCommand struct {
-	Substrate string     `short:"s" default:"." placeholder:"PATH" help:"The Git repository to work on (default: this directory)."`
+// workFlags say what a Sprout is to do, and behind which wall.
+type workFlags struct {
+	Substrate string     `short:"s" default:"." placeholder:"PATH|NAME" help:"The Git repository to work on: a path with a slash or a dot, or a name of the Botanist's (default: this directory)."`
 	Base      string     `placeholder:"REV" help:"The commit to start from: a branch, a tag or an id (default: HEAD)."`
 	Dirty     bool       `help:"Start from a snapshot of the working tree, uncommitted changes included."`
 	Provider  string     `placeholder:"NAME" help:"The wall to use (default: the strongest that is ready)."`
 	Env       []string   `sep:"none" placeholder:"NAME=VALUE" help:"A variable for the Sprout. Nothing is inherited."`
 	Stdin     bool       `short:"i" help:"Pass stdin to the Sprout."`
 	TTY       bool       `name:"tty" short:"t" help:"Give the Sprout a terminal."`
-	Require   string     `enum:"clean,any" default:"any" placeholder:"clean" help:"With clean: exit with 5 unless the verdict is clean."`
 	Limits    limitFlags `embed:"" group:"Limits (a limit that is asked for is kept or the run is refused):"`
+}
+
+// work is what the flags ask for, and the context that carries the caller's input. The
+// function gives the caller's terminal back.
+func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capability.Work, func(), error) {
+	none := func() {}
+	if c.argv == nil {
+		return ctx, capability.Work{}, none, fault.New(fault.Invalid, "the command for the Sprout is missing").
+			WithHint("put it after --, as in: tendril grow -- make test")
+	}
+	substrate, err := substrateArgument(f.Substrate)
+	if err != nil {
+		return ctx, capability.Work{}, none, err
+	}
+	work := capability.Work{
+		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: c.argv, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
+	}
+	if f.Stdin || f.TTY {
+		ctx = capability.WithInput(ctx, c.stdin)
+	}
+	if !f.TTY {
+		return ctx, work, none, nil
+	}
+	terminal, restore, err := c.takeTerminal()
+	if err != nil {
+		return ctx, work, none, err
+	}
+	work.Terminal = &terminal.size
+	return capability.WithResizes(ctx, terminal.resizes), work, restore, nil
+}
+
+type growCommand struct {
+	workFlags
+	Require string `enum:"clean,any" default:"any" placeholder:"clean" help:"With clean: exit with 5 unless the verdict is clean."`
 }
 
 // Help is what grow's help says beyond its one line.
@@ -48,30 +81,12 @@ func (*growCommand) Help() string {
 }
 
 func (g *growCommand) Run(ctx context.Context, c *console) error {
-	if c.argv == nil {
-		return fault.New(fault.Invalid, "the command for the Sprout is missing").
-			WithHint("put it after --, as in: tendril grow -- make test")
-	}
-	path, err := filepath.Abs(g.Substrate)
+	ctx, work, restore, err := g.work(ctx, c)
 	if err != nil {
-		return fault.New(fault.Invalid, "substrate %q: %w", g.Substrate, err)
+		return err
 	}
-	in := capability.GrowInput{RequireClean: g.Require == "clean", Work: capability.Work{
-		Substrate: run.Substrate{Path: run.Path(path)}, Base: g.Base, Dirty: g.Dirty, Argv: c.argv, Env: g.Env,
-		Provider: g.Provider, Limits: g.Limits.limits(),
-	}}
-	if g.Stdin || g.TTY {
-		ctx = capability.WithInput(ctx, c.stdin)
-	}
-	if g.TTY {
-		terminal, restore, err := c.takeTerminal()
-		if err != nil {
-			return err
-		}
-		defer restore()
-		in.Terminal = &terminal.size
-		ctx = capability.WithResizes(ctx, terminal.resizes)
-	}
+	defer restore()
+	in := capability.GrowInput{RequireClean: g.Require == "clean", Work: work}
 	live := newLive(c)
 	output, err := c.invoke(capability.WithEvents(ctx, live.event), "sprout.grow", in)
 	if err != nil {
@@ -84,6 +99,43 @@ func (g *growCommand) Run(ctx context.Context, c *console) error {
 		c.printEnd(record)
 	}
 	if code := run.ExitStatus(record, in.RequireClean); code != 0 {
+		return status(code)
+	}
+	return nil
+}
+
+type passCommand struct{ workFlags }
+
+// Help is what pass's help says beyond its one line.
+func (*passCommand) Help() string {
+	return "The command stands after --, as in: tendril pass -- git log --oneline -3\n\n" +
+		"It runs as in grow. What it prints is the answer, on stdout and stderr, at the end and with control characters " +
+		"escaped (--json has the exact bytes); what it changes goes with its Terrarium."
+}
+
+func (p *passCommand) Run(ctx context.Context, c *console) error {
+	ctx, work, restore, err := p.work(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	output, err := c.invoke(ctx, "stoma.pass", capability.PassInput{Work: work})
+	if err != nil {
+		return err
+	}
+	passed := output.(capability.Pass)
+	if c.json {
+		c.printJSON(passed)
+	} else {
+		if len(passed.Stderr) > 0 {
+			c.live.Notice(strings.TrimSuffix(display.Text(string(passed.Stderr)), "\n"))
+		}
+		fmt.Fprint(c.stdout, display.Text(string(passed.Stdout)))
+		if passed.Run.State != run.Passed || passed.Run.Exit.Failed() {
+			c.printEnd(passed.Run)
+		}
+	}
+	if code := run.ExitStatus(passed.Run, false); code != 0 {
 		return status(code)
 	}
 	return nil

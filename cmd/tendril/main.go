@@ -34,15 +34,26 @@ func main() {
 // space.
 type grammar struct {
 	JSON bool `name:"json" help:"Print one JSON value on stdout (streaming verbs: one object a line)."`
+	callerFlags
 
 	Grow   growCommand `cmd:"" help:"Run a command behind a wall and hand its work over as a branch."`
+	Pass   passCommand `cmd:"" help:"Run a command behind a wall and print what it prints, without a Fruit."`
 	Sprout struct {
 		Grow growCommand `cmd:"" help:"The same as grow."`
 	} `cmd:"" help:"Sprouts: the workers."`
+	Stoma struct {
+		Pass passCommand `cmd:"" help:"The same as pass."`
+	} `cmd:"" help:"Stomata: the ways into a wall."`
 	Run       runCommands       `cmd:"" help:"Runs: what was asked for and what became of it."`
 	Fruit     fruitCommands     `cmd:"" help:"Fruit: the results, for review."`
+	Substrate substrateCommands `cmd:"" help:"Substrates: the repositories that have a name."`
+	Pollen    pollenCommands    `cmd:"" help:"Pollen: the identities that others ask with."`
+	Grant     grantCommands     `cmd:"" help:"Grants: what each Pollen may do on which Substrate."`
+	Ledger    ledgerCommands    `cmd:"" help:"The ledger: what was decided, in rows that nobody rewrites unnoticed."`
+	Policy    policyCommands    `cmd:"" help:"The policy: which boundary permits which action."`
 	Terrarium terrariumCommands `cmd:"" help:"Terrariums: the walls of this host."`
-	Policy    policyCommands    `cmd:"" help:"The policy: what may go together."`
+	Serve     serveCommand      `cmd:"" help:"Answer callers on a local socket until interrupted."`
+	Call      callCommand       `cmd:"" help:"Ask for a capability by its name, with JSON in and out."`
 	Version   versionCommand    `cmd:"" help:"Say which tendril this is."`
 }
 
@@ -54,6 +65,7 @@ type console struct {
 	json   bool
 	argv   []string // what stands after --
 	live   *display.Live
+	caller caller
 }
 
 // status is the exit status that a verb ends with when it did not fail itself.
@@ -137,7 +149,8 @@ func (c *console) parseAndRun(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return usageError(err)
 	}
-	if c.argv != nil && !strings.HasSuffix(parsed.Command(), "grow") {
+	c.caller.flags = g.callerFlags
+	if c.argv != nil && !strings.HasSuffix(parsed.Command(), "grow") && !strings.HasSuffix(parsed.Command(), "pass") {
 		return fault.New(fault.Invalid, "%s takes no command after --", parsed.Command())
 	}
 	return parsed.Run()

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"tendril/capability"
-	"tendril/display"
 	"tendril/site"
 	"tendril/stem"
 	"tendril/stoma/binary"
@@ -23,14 +24,38 @@ func init() {
 	}
 }
 
-// invoke opens the Stem in this process, asks it, and closes it.
+// invoke asks the tendril that serves this site, if one does, and otherwise a Stem in
+// this process. Both decide the same: whoever owns the process owns the control plane.
 func (c *console) invoke(ctx context.Context, name string, input any) (_ any, err error) {
+	token, err := c.caller.presents()
+	if err != nil {
+		return nil, err
+	}
+	ctx = capability.WithProgress(ctx, c.showProgress)
+	socket, chosen, err := c.socket()
+	if err != nil {
+		return nil, err
+	}
+	output, err := c.ask(ctx, socket, token, name, input)
+	if chosen || !nobodyServes(err) {
+		return output, err
+	}
 	s, err := c.openStem(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.Invoke(capability.WithProgress(ctx, c.showProgress), stem.LocalBotanist(), name, input)
+	who := stem.ByProcess()
+	if token != nil {
+		who = who.WithToken(*token)
+	}
+	answer, err := s.Invoke(ctx, who, name, input)
+	return answer.Output, err
+}
+
+// nobodyServes reports whether a call found nobody at the socket, and so had no effect.
+func nobodyServes(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
@@ -58,16 +83,9 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		toolchain[i] = string(dir)
 	}
 	return stem.Open(ctx, stem.Config{
-		StateDir: here.State, Toolchain: toolchain, Defaults: settings.Limits.Defaults,
+		Site: here, Toolchain: toolchain, Defaults: settings.Limits.Defaults,
 		HostPath:  os.Getenv("PATH"),
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
 		Notice:    func(text string) { c.live.Notice("tendril: " + text) },
 	})
-}
-
-func (c *console) showProgress(what string, done, total int64) {
-	if total > 0 {
-		what += " " + display.Size(done) + " of " + display.Size(total)
-	}
-	c.live.Status(what)
 }

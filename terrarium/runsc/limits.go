@@ -16,12 +16,8 @@ import (
 	"tendril/terrarium"
 )
 
-// Defaults for limits that nobody asked for.
-const (
-	DefaultPids = 512
-	DefaultDisk = 10 << 30
-	maxMemory   = 4 << 30
-)
+// maxMemory is the most memory that a Terrarium gets for which nobody asked for a limit.
+const maxMemory = 4 << 30
 
 // limits are the bounds of one Terrarium with the defaults filled in.
 type limits struct {
@@ -39,10 +35,10 @@ func applyDefaults(spec terrarium.Spec) (limits, error) {
 		l.user = terrarium.DefaultUser
 	}
 	if l.pids == 0 {
-		l.pids = DefaultPids
+		l.pids = terrarium.DefaultPids
 	}
 	if l.disk == 0 {
-		l.disk = DefaultDisk
+		l.disk = terrarium.DefaultDisk
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

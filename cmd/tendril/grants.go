@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"tendril/capability"
+	"tendril/display"
+	"tendril/fault"
+)
+
+type grantCommands struct {
+	Add     grantAddCommand     `cmd:"" help:"Let a Pollen do more."`
+	List    grantListCommand    `cmd:"" help:"List the grants in force."`
+	Revoke  grantRevokeCommand  `cmd:"" help:"Take a class, a Substrate or everything from a Pollen's grants."`
+	Check   grantCheckCommand   `cmd:"" help:"Say whether a grants file is understood whole."`
+	Explain grantExplainCommand `cmd:"" help:"Say whether a Pollen may, by which rule, or what is missing."`
+}
+
+type grantAddCommand struct {
+	Pollen     string     `required:"" placeholder:"NAME" help:"Who may."`
+	Substrate  []string   `required:"" placeholder:"NAME" help:"On which Substrate; can be given more than once."`
+	Class      []string   `required:"" placeholder:"CAPABILITY" help:"What, such as sprout.grow; can be given more than once."`
+	Providers  []string   `name:"allow-provider" placeholder:"WALL" help:"Behind which wall; can be given more than once (default: any sealed one)."`
+	Provider   string     `placeholder:"WALL" help:"The wall of requests that name none."`
+	Egress     []string   `placeholder:"HOST" help:"A host to read from; can be given more than once."`
+	Credential []string   `placeholder:"NAME" help:"A credential to use; can be given more than once."`
+	Runs       string     `enum:"own,substrate," default:"" placeholder:"own|substrate" help:"Whose runs it may see and cancel (default: its own)."`
+	DailyRuns  *int       `placeholder:"N" help:"How many runs a day."`
+	Expires    string     `placeholder:"DATE" help:"When it ends, such as 2027-06-30 (default: with the Pollen)."`
+	Limits     limitFlags `embed:"" group:"Limits (what a request may ask for, and gets if it asks for nothing):"`
+}
+
+func (a *grantAddCommand) Run(ctx context.Context, c *console) error {
+	output, err := c.invoke(ctx, "grant.add", capability.GrantAddInput{
+		Pollen: a.Pollen, Substrates: a.Substrate, Classes: a.Class, Providers: a.Providers, Provider: a.Provider,
+		EgressHosts: a.Egress, Credentials: a.Credential, Limits: a.Limits.limits(), Runs: a.Runs, DailyRuns: a.DailyRuns, Expires: a.Expires,
+	})
+	return c.grantChange(output, err)
+}
+
+// grantChange says what became of the grants file.
+func (c *console) grantChange(output any, err error) error {
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printJSON(output)
+		return nil
+	}
+	change := output.(capability.GrantChange)
+	fmt.Fprintf(c.stdout, "%s: %d added, %d removed\n", display.Line(change.File), change.Added, change.Removed)
+	return nil
+}
+
+type grantListCommand struct{}
+
+func (*grantListCommand) Run(ctx context.Context, c *console) error {
+	output, err := c.invoke(ctx, "grant.list", capability.EmptyInput{})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printJSON(output)
+		return nil
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "LINE\tLIVE\tGRANT")
+	for _, g := range output.([]capability.Grant) {
+		live := "yes"
+		if !g.Live {
+			live = "no"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\n", g.Line, live, display.Line(string(g.Grant)))
+	}
+	return table.Flush()
+}
+
+type grantRevokeCommand struct {
+	Pollen    string `required:"" placeholder:"NAME" help:"From whom."`
+	Class     string `placeholder:"CAPABILITY" help:"Only this class (default: everything)."`
+	Substrate string `placeholder:"NAME" help:"Only this Substrate (default: everything)."`
+}
+
+func (r *grantRevokeCommand) Run(ctx context.Context, c *console) error {
+	output, err := c.invoke(ctx, "grant.revoke", capability.GrantRevokeInput{Pollen: r.Pollen, Class: r.Class, Substrate: r.Substrate})
+	return c.grantChange(output, err)
+}
+
+type grantCheckCommand struct {
+	File string `arg:"" optional:"" help:"A file that is not in force yet; - is stdin (default: the one in force)."`
+}
+
+// largestChecked is more than any grants file may have, so that the Stem says so.
+const largestChecked = 1 << 20
+
+func (k *grantCheckCommand) Run(ctx context.Context, c *console) error {
+	in := capability.GrantCheckInput{File: k.File}
+	if k.File != "" {
+		text, err := readFile(k.File, c.stdin, largestChecked)
+		if err != nil {
+			return err
+		}
+		in.Text = new(string(text))
+	}
+	output, err := c.invoke(ctx, "grant.check", in)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printJSON(output)
+		return nil
+	}
+	check := output.(capability.GrantCheck)
+	fmt.Fprintf(c.stdout, "%s: understood, %d grants\n", display.Line(check.File), check.Grants)
+	return nil
+}
+
+// readFile reads a bounded file that the person named; - is stdin.
+func readFile(name string, stdin io.Reader, most int64) ([]byte, error) {
+	from := stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "reading the file: %w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "reading %s: %w", name, err)
+	}
+	if int64(len(data)) > most {
+		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", name, most)
+	}
+	return data, nil
+}
+
+type grantExplainCommand struct {
+	Pollen    string     `required:"" placeholder:"NAME" help:"Who asks."`
+	Class     string     `required:"" placeholder:"CAPABILITY" help:"What for, such as sprout.grow."`
+	Substrate string     `placeholder:"NAME" help:"On which Substrate."`
+	Provider  string     `placeholder:"WALL" help:"Behind which wall."`
+	Limits    limitFlags `embed:"" group:"Limits:"`
+}
+
+func (e *grantExplainCommand) Run(ctx context.Context, c *console) error {
+	output, err := c.invoke(ctx, "grant.explain", capability.GrantExplainInput{
+		Pollen: e.Pollen, Class: e.Class, Substrate: e.Substrate, Provider: e.Provider, Limits: e.Limits.limits(),
+	})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printJSON(output)
+		return nil
+	}
+	explanation := output.(capability.Explanation)
+	word := "no"
+	if explanation.Permitted {
+		word = "yes"
+	}
+	fmt.Fprintf(c.stdout, "%s: %s\n", word, display.Line(explanation.Rule))
+	for _, reason := range explanation.Reasons {
+		fmt.Fprintf(c.stdout, "  %s\n", display.Line(reason))
+	}
+	if explanation.Missing != "" {
+		fmt.Fprintf(c.stdout, "missing: %s\n", display.Line(explanation.Missing))
+	}
+	return nil
+}

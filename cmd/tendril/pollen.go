@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"tendril/capability"
+	"tendril/display"
+	"tendril/fault"
+)
+
+type pollenCommands struct {
+	Issue  pollenIssueCommand  `cmd:"" help:"Issue an identity and show its token, once."`
+	List   pollenListCommand   `cmd:"" help:"List the identities that were issued."`
+	Rotate pollenRotateCommand `cmd:"" help:"Give an identity another token; the one before proves nothing any more."`
+	Revoke pollenRevokeCommand `cmd:"" help:"End an identity and what runs on its behalf."`
+}
+
+// tokenOutput says where a new token goes.
+type tokenOutput struct {
+	TokenOut string `placeholder:"FILE" type:"path" help:"Write the token into this new file, readable by you alone, instead of to stdout."`
+}
+
+type pollenIssueCommand struct {
+	Name string               `arg:"" help:"Its name: lower case, digits and single hyphens."`
+	TTL  *capability.Duration `name:"ttl" placeholder:"TIME" help:"How long it is good, such as 720h (default: 90 days)."`
+	UID  *int                 `name:"uid" placeholder:"N" help:"Only this account of the host may present it."`
+	tokenOutput
+}
+
+func (i *pollenIssueCommand) Run(ctx context.Context, c *console) error {
+	return i.show(c, func() (any, error) {
+		return c.invoke(ctx, "pollen.issue", capability.PollenIssueInput{Name: i.Name, TTL: i.TTL, UID: i.UID})
+	})
+}
+
+type pollenRotateCommand struct {
+	Name string `arg:"" help:"The Pollen's name."`
+	tokenOutput
+}
+
+func (r *pollenRotateCommand) Run(ctx context.Context, c *console) error {
+	return r.show(c, func() (any, error) { return c.invoke(ctx, "pollen.rotate", capability.PollenInput{Name: r.Name}) })
+}
+
+// show gets a token and puts it where it was wanted. The file is made first: a token
+// that cannot be put anywhere must not be issued.
+func (t tokenOutput) show(c *console, issue func() (any, error)) error {
+	file, err := t.create()
+	if err != nil {
+		return err
+	}
+	output, err := issue()
+	if err != nil {
+		if file != nil {
+			err = errors.Join(err, file.Close(), os.Remove(t.TokenOut))
+		}
+		return err
+	}
+	issued := output.(capability.IssuedPollen)
+	if file != nil {
+		_, err := fmt.Fprintln(file, issued.Token)
+		if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+			return fault.New(fault.Unavailable, "writing the token: %w", err).WithHint("get another one: tendril pollen rotate %s", issued.Pollen.Name)
+		}
+		issued.Token = ""
+	}
+	if c.json {
+		c.printJSON(issued)
+		return nil
+	}
+	c.live.Notice(fmt.Sprintf("tendril: %s is good until %s; the token is shown this once", display.Line(issued.Pollen.Name), at(issued.Pollen.Expires.Time)))
+	if file == nil {
+		fmt.Fprintln(c.stdout, display.Line(issued.Token))
+	}
+	return nil
+}
+
+func (t tokenOutput) create() (*os.File, error) {
+	if t.TokenOut == "" {
+		return nil, nil
+	}
+	file, err := os.OpenFile(t.TokenOut, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "making the file for the token: %w", err).WithHint("name a file that does not exist yet")
+	}
+	return file, nil
+}
+
+func at(t time.Time) string { return t.Local().Format(time.DateTime) }
+
+type pollenListCommand struct{}
+
+func (*pollenListCommand) Run(ctx context.Context, c *console) error {
+	output, err := c.invoke(ctx, "pollen.list", capability.EmptyInput{})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printJSON(output)
+		return nil
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "POLLEN\tSTATE\tUID\tISSUED\tEXPIRES")
+	for _, p := range output.([]capability.Pollen) {
+		uid := "any"
+		if p.UID != nil {
+			uid = fmt.Sprint(*p.UID)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", display.Line(p.Name), pollenState(p), uid, at(p.Issued.Time), at(p.Expires.Time))
+	}
+	return table.Flush()
+}
+
+func pollenState(p capability.Pollen) string {
+	switch {
+	case p.Live:
+		return "good"
+	case p.Revoked != nil:
+		return "revoked " + at(p.Revoked.Time)
+	default:
+		return "expired"
+	}
+}
+
+type pollenRevokeCommand struct {
+	Name string `arg:"" help:"The Pollen's name."`
+}
+
+func (r *pollenRevokeCommand) Run(ctx context.Context, c *console) error {
+	output, err := c.invoke(ctx, "pollen.revoke", capability.PollenInput{Name: r.Name})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printJSON(output)
+		return nil
+	}
+	fmt.Fprintf(c.stdout, "%s is revoked; what runs on its behalf is being ended\n", display.Line(output.(capability.Pollen).Name))
+	return nil
+}

@@ -1,0 +1,160 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+	"time"
+
+	"tendril/capability"
+	"tendril/fault"
+	"tendril/grant"
+	"tendril/run"
+)
+
+// permit is what lets a call go on, and how far.
+type permit struct {
+	rule  string       // what permits it, for the ledger
+	grant *grant.Grant // nil: the Botanist's built-in one
+	scope grant.Scope  // what a Pollen may see of runs and Substrates through this class
+}
+
+const builtIn = "the Botanist's own grant: observe, grow and control on any path of this host"
+
+// authorise says whether the actor may ask this of its subject. Whoever may not learns
+// nothing of the subject, not even whether it exists.
+func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, in capability.Request) (permit, error) {
+	if a.Botanist() {
+		switch d.Branch {
+		case capability.Observe, capability.Grow, capability.Control:
+			return permit{rule: builtIn}, nil
+		}
+	} else if d.Branch == capability.Control {
+		return permit{}, fault.New(fault.Denied, "it is the Botanist's alone").WithRule("the control Branch cannot be granted")
+	}
+	grants, err := s.grants()
+	if err != nil {
+		return permit{}, err
+	}
+	about, own, err := s.substrateAbout(ctx, a, in.Subject())
+	if err != nil {
+		return permit{}, err
+	}
+	now := time.Now()
+	request := grant.Request{Pollen: a.Name(), Class: d.Name, Substrate: about, Defaults: s.defaults(), Now: now}
+	if wall, ok := in.(capability.Walled); ok {
+		request.Provider, request.Limits = wall.Wall().Provider, wall.Wall().Limits
+	}
+	decision := grants.Decide(request)
+	if !decision.Permitted {
+		return permit{}, refusalOf(decision)
+	}
+	p := permit{rule: decision.Rule, grant: decision.Grant, scope: grants.Scope(a.Name(), d.Name, now)}
+	if in.Subject().Run != "" && !p.scope.Sees(about, own) {
+		return permit{}, noRunOfYours
+	}
+	return p, nil
+}
+
+// refusalOf is the refusal without who asks what of what, which every refusal of
+// Invoke says.
+func refusalOf(d grant.Decision) error {
+	refused := fault.New(fault.Denied, "%s", d.Missing).WithRule(d.Rule)
+	if d.Add != "" {
+		refused = refused.WithHint("the Botanist can permit it: %s", d.Add)
+	}
+	return refused
+}
+
+// noRunOfYours is said of a run that does not exist and of one that is another's, in
+// the same words.
+var noRunOfYours = fault.New(fault.Denied, "it is no run that this Pollen may see").
+	WithRule("a Pollen sees its own runs, and those of others only where its grant says `runs: substrate`")
+
+// substrateAbout returns the name of the Substrate that a subject is about, "" for none,
+// and whether the actor began the run, if it is about one.
+func (s *Stem) substrateAbout(ctx context.Context, a Actor, about capability.Subject) (name string, own bool, err error) {
+	substrate := run.Substrate{}
+	if about.Substrate != nil {
+		substrate = *about.Substrate
+	}
+	if about.Run != "" {
+		r, err := s.state.Get(ctx, about.Run)
+		if fault.Is(err, fault.NotFound) || err == nil && r.Substrate.Name == "" {
+			return "", false, noRunOfYours
+		}
+		if err != nil {
+			return "", false, err
+		}
+		substrate, own = r.Substrate, r.Pollen == a.Name()
+	}
+	if substrate.Path != "" {
+		return "", false, fault.New(fault.Denied, "it is named by its path").
+			WithRule("only the Botanist names a Substrate by its path").
+			WithHint("use the name that the Botanist gave it: tendril substrate list")
+	}
+	return substrate.Name, own, nil
+}
+
+// limits are what a run gets that does not ask: the site's defaults, and no more than
+// what the grant has.
+func (p permit) limits(asked, defaults capability.Limits) capability.Limits {
+	if p.grant == nil {
+		return defaults
+	}
+	return p.grant.Effective(asked, defaults)
+}
+
+// accepts reports whether the wall is one that the permit lets a run have. The
+// Botanist's own grant accepts every wall: what a wall needs beside that, such as a gate in
+// the environment, is the wall's to say.
+func (p permit) accepts(provider string) bool { return p.grant == nil || p.grant.Accepts(provider) }
+
+// whilePermitted returns a context that ends when what permits the call does: the Pollen
+// is revoked or expires, or the grant is taken away. The function that it returns ends the
+// watch, and has to be called.
+func (s *Stem) whilePermitted(ctx context.Context, c *call) (context.Context, func()) {
+	definition, err := capability.Lookup(c.name)
+	if err != nil || c.actor.Botanist() || !definition.Streams {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		look := time.NewTicker(permitPoll)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-look.C:
+				if err := s.stillPermitted(ctx, c, definition); err != nil && ctx.Err() == nil {
+					cancel(err)
+					return
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-over
+	}
+}
+
+// permitPoll is how soon work ends after its permit did.
+const permitPoll = 500 * time.Millisecond
+
+// stillPermitted asks again what was asked at the beginning. It compares the Pollen's id
+// and not the token: a rotation does not end what runs.
+func (s *Stem) stillPermitted(ctx context.Context, c *call, d capability.Definition) error {
+	record, err := s.state.Pollen(ctx, c.actor.name)
+	if err != nil {
+		return err
+	}
+	if err := record.Check(time.Now(), &c.actor.uid); err != nil {
+		return err
+	}
+	_, err = s.authorise(ctx, c.actor, d, c.input)
+	return err
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+
+	"tendril/capability"
+	"tendril/fault"
+	"tendril/grant"
+	"tendril/run"
+	"tendril/substrate"
+)
+
+// substrates is the Substrates file in force.
+func (s *Stem) substrates() (grant.SubstratesFile, error) {
+	file, err := s.substratesFile.Current()
+	return inForce(s, file, file.Version, err)
+}
+
+// inForce is a control plane file, of which a broken new version leaves the old one in
+// force, said loudly. Without an old one nothing holds.
+func inForce[T any](s *Stem, file T, version int, err error) (T, error) {
+	if err != nil && version != 0 {
+		s.config.Notice(err.Error() + "; the version before stays in force until this is mended")
+		return file, nil
+	}
+	return file, err
+}
+
+// open opens the repository that a Substrate is bound to. What a name is bound to is
+// the control plane's to say, and no request's.
+func (s *Stem) open(ctx context.Context, about run.Substrate) (*substrate.Repository, error) {
+	if about.Name == "" {
+		return s.store.Open(ctx, string(about.Path))
+	}
+	bound, err := s.bound(about.Name)
+	if err != nil {
+		return nil, err
+	}
+	if bound.URL != "" {
+		return s.store.OpenCopy(ctx, string(bound.URL))
+	}
+	return s.store.Open(ctx, string(bound.Path))
+}
+
+func (s *Stem) bound(name string) (grant.Substrate, error) {
+	file, err := s.substrates()
+	if err != nil {
+		return grant.Substrate{}, err
+	}
+	return file.Lookup(name)
+}
+
+// refresh brings the copy of a Substrate that is bound to a URL up to date.
+func (s *Stem) refresh(ctx context.Context, about run.Substrate) error {
+	if about.Name == "" {
+		return nil
+	}
+	bound, err := s.bound(about.Name)
+	if err != nil || bound.URL == "" {
+		return err
+	}
+	capability.Progress(ctx, "fetching "+about.Name, 0, 0)
+	return s.store.Fetch(ctx, string(bound.URL))
+}
+
+func (s *Stem) listSubstrates(_ context.Context, c *call, _ capability.EmptyInput) ([]capability.Substrate, error) {
+	file, err := s.substrates()
+	list := []capability.Substrate{}
+	for _, name := range file.Names() {
+		seen := substrateOf(name, file.Substrates[grant.SubstrateName(name)])
+		if !c.actor.Botanist() {
+			if c.permit.scope[name] == "" {
+				continue
+			}
+			seen.Path, seen.URL = nil, nil // where it lies is not for whoever may only use it
+		}
+		list = append(list, seen)
+	}
+	return list, err
+}
+
+func (s *Stem) addSubstrate(ctx context.Context, _ *call, in capability.SubstrateAddInput) (capability.Substrate, error) {
+	if in.Path != nil {
+		// A name for what is no repository would be found out only by a run.
+		repository, err := s.store.Open(ctx, string(*in.Path))
+		if err != nil {
+			return capability.Substrate{}, err
+		}
+		if err := repository.Close(); err != nil {
+			return capability.Substrate{}, err
+		}
+	}
+	added := grant.Substrate{URL: grant.URL(in.URL), Branch: grant.Branch(in.Branch), Provider: grant.Provider(in.Provider)}
+	if in.Path != nil {
+		added.Path = grant.Path(*in.Path)
+	}
+	_, err := s.config.Site.Edit(grant.SubstratesFileName, func(path string, text []byte) ([]byte, error) {
+		return grant.AddSubstrate(path, text, grant.SubstrateName(in.Name), added)
+	})
+	return substrateOf(in.Name, added), err
+}
+
+func (s *Stem) removeSubstrate(_ context.Context, _ *call, in capability.SubstrateInput) (capability.Substrate, error) {
+	var removed grant.Substrate
+	_, err := s.config.Site.Edit(grant.SubstratesFileName, func(path string, text []byte) ([]byte, error) {
+		file, err := grant.ParseSubstrates(path, text)
+		if err != nil {
+			return nil, err
+		}
+		removed = file.Substrates[grant.SubstrateName(in.Name)]
+		return grant.RemoveSubstrate(path, text, in.Name)
+	})
+	if fault.Is(err, fault.Unavailable) {
+		return capability.Substrate{}, err
+	}
+	return substrateOf(in.Name, removed), err
+}
+
+func substrateOf(name string, bound grant.Substrate) capability.Substrate {
+	out := capability.Substrate{Name: name}
+	if bound.Path != "" {
+		out.Path = new(run.Path(bound.Path))
+	}
+	for to, from := range map[**string]string{&out.URL: string(bound.URL), &out.Branch: string(bound.Branch), &out.Provider: string(bound.Provider)} {
+		if from != "" {
+			*to = &from
+		}
+	}
+	return out
+}
