@@ -68,6 +68,23 @@ func walk(dir string, uid int) (string, error) {
 	}
 }
 
+// CheckWay returns the owner of a directory, and refuses it if another account than
+// the owner and root could put something else in its place, or in that of a directory
+// or symbolic link on the way. It is for who is about to trust what the owner put
+// there; whether the owner is to be trusted is for the caller to say.
+func CheckWay(dir string) (owner int, err error) {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+		return 0, fault.New(fault.Invalid, "%q is not a clean absolute path", clip(dir))
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, err
+	}
+	owner = int(info.Sys().(*syscall.Stat_t).Uid)
+	_, err = walk(dir, owner)
+	return owner, err
+}
+
 // checkWay checks what exists of the way to dir.
 func checkWay(dir string, uid int) error {
 	for {
