@@ -46,8 +46,12 @@ func Decide(u URL, method string, rules []Rule) Decision {
 		if !r.permitsMethod(Method(method)) {
 			missing = append(missing, fmt.Sprintf("the method is %s, not %s", method, join(r.methods(), " or ")))
 		}
-		if !r.permitsPath(u.path) {
-			missing = append(missing, fmt.Sprintf("the path is below none of %s, or may be read as another one", join(r.Paths, ", ")))
+		switch {
+		case r.permitsPath(u.path):
+		case climbs(u.path):
+			missing = append(missing, "the path may be read as another one, and the rule is for some paths only")
+		default:
+			missing = append(missing, "the path is none of "+join(r.Paths, ", "))
 		}
 		return missing
 	})

@@ -120,7 +120,7 @@ func asciiName(name string) (string, error) {
 	case strings.ContainsAny(name, deviations):
 		return "", hostFault(name, "holds a character that is looked up in two ways").WithHint("write the A-label (xn--…) that is meant")
 	case strings.ContainsFunc(name, isSign):
-		return "", hostFault(name, "holds a character that is no letter, mark or digit").WithHint("write the A-label (xn--…) that is meant")
+		return "", hostFault(name, "holds a character that is no lower case letter, mark or digit").WithHint("write the A-label (xn--…) that is meant")
 	}
 	converted, err := profile.ToASCII(name)
 	if err != nil || (ascii && converted != name) {
@@ -162,6 +162,8 @@ func isNumber(label string) bool {
 // Port is a TCP port. The zero Port is none.
 type Port uint16
 
+func (p Port) String() string { return strconv.Itoa(int(p)) }
+
 // UnmarshalText takes a port in digits.
 func (p *Port) UnmarshalText(text []byte) error {
 	port, err := parsePort(string(text))
@@ -176,7 +178,7 @@ func (p *Port) UnmarshalText(text []byte) error {
 func parsePort(text string) (Port, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || !isDigit(text[0]) || text[0] == '0' {
-		return 0, fault.New(fault.Invalid, "%q is not a port", clip(text)).WithHint("write a number from 1 to 65535, or leave it out")
+		return 0, fault.New(fault.Invalid, "the port is not a number from 1 to 65535").WithHint("write it in digits, or leave it out")
 	}
 	return Port(n), nil
 }
@@ -187,7 +189,7 @@ type Authority struct {
 	Port Port
 }
 
-func (a Authority) String() string { return a.Host.String() + ":" + strconv.Itoa(int(a.Port)) }
+func (a Authority) String() string { return a.Host.String() + ":" + a.Port.String() }
 
 // ParseAuthority takes host:port, as the target of a CONNECT request has it (RFC
 // 9110, section 9.3.6): both have to be there.
@@ -197,7 +199,7 @@ func ParseAuthority(text string) (Authority, error) {
 	}
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 || strings.HasSuffix(text, "]") {
-		return Authority{}, fault.New(fault.Invalid, "the authority %q has no port", clip(text)).WithHint("write host:port")
+		return Authority{}, fault.New(fault.Invalid, "the authority has no port").WithHint("write host:port")
 	}
 	return parseAuthority(text, 0)
 }

@@ -30,7 +30,7 @@ func escape(text string, plain func(byte) bool, normal bool) (string, error) {
 		case c == '%':
 			value, ok := unescape(text[i:])
 			if !ok {
-				return "", fault.New(fault.Invalid, "%q is not an escape", text[i:min(i+3, len(text))]).WithHint("write %%25 where a percent sign is meant")
+				return "", fault.New(fault.Invalid, "a percent sign does not begin an escape").WithHint("write %%25 where a percent sign is meant")
 			}
 			switch {
 			case !normal:

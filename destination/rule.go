@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -29,12 +28,16 @@ func (r Rule) Validate() error {
 		return fault.New(fault.Invalid, "the list of methods is empty").WithHint("remove the key to permit GET and HEAD, or the rule to permit nothing")
 	case r.Paths != nil && len(r.Paths) == 0:
 		return fault.New(fault.Invalid, "the list of paths is empty").WithHint("remove the key to permit every path, or the rule to permit nothing")
-	case r.Tunnel() && len(r.Methods) > 1:
-		return fault.New(fault.Invalid, "`any` stands beside other methods").WithHint("write `methods: any` for a tunnel that nobody looks into, or name methods")
-	case r.Tunnel() && r.Paths != nil:
-		return fault.New(fault.Invalid, "a rule with `methods: any` has paths").WithHint("nobody looks into its tunnel; name methods, or remove the paths")
-	case r.Tunnel() && r.Scheme != "":
-		return fault.New(fault.Invalid, "a rule with `methods: any` has a scheme").WithHint("nobody looks into its tunnel; write the port, and remove the scheme")
+	}
+	if slices.Contains(r.Methods, Any) {
+		switch {
+		case len(r.Methods) > 1:
+			return fault.New(fault.Invalid, "`any` stands beside other methods").WithHint("write `methods: any` for a tunnel that nobody looks into, or name methods")
+		case r.Paths != nil:
+			return fault.New(fault.Invalid, "a rule with `methods: any` has paths").WithHint("nobody looks into its tunnel; name methods, or remove the paths")
+		case r.scheme() != HTTPS:
+			return fault.New(fault.Invalid, "a rule with `methods: any` is for plain text").WithHint("nobody looks into its tunnel; write the port, and remove the scheme")
+		}
 	}
 	if method, ok := repeated(r.Methods); ok {
 		return fault.New(fault.Invalid, "the method %s comes twice", method)
@@ -55,8 +58,11 @@ func repeated[T comparable](list []T) (T, bool) {
 	return none, false
 }
 
-// Tunnel reports whether the rule permits a tunnel that nobody looks into.
-func (r Rule) Tunnel() bool { return slices.Contains(r.Methods, Any) }
+// Tunnel reports whether the rule permits a tunnel that nobody looks into. Any in a rule
+// that Validate refuses permits nothing.
+func (r Rule) Tunnel() bool {
+	return slices.Equal(r.Methods, Methods{Any}) && r.Paths == nil && r.scheme() == HTTPS
+}
 
 // scheme, port and methods are what holds where the rule says nothing.
 
@@ -179,13 +185,14 @@ func (p Pattern) covers(other Pattern) bool {
 	return p.below && (p.host == other.host || p.Matches(other.host))
 }
 
-// Method is an HTTP method, in upper case.
+// Method is an HTTP method in upper case, or Any.
 type Method string
 
 // Any stands alone in a rule and means a tunnel: bytes that nobody looks into.
 const Any Method = "any"
 
-// Methods are the methods of a rule. In a file they are a list, or the word any.
+// Methods are the methods of a rule. In a file they are a list, and Any may be written
+// as the word alone.
 type Methods []Method
 
 // UnmarshalText takes the one word that may stand in the place of a list.
@@ -198,26 +205,16 @@ func (m *Methods) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the word any, or the list.
-func (m Methods) MarshalJSON() ([]byte, error) {
-	if slices.Equal(m, Methods{Any}) {
-		return json.Marshal(Any)
-	}
-	return json.Marshal([]Method(m))
-}
-
 // longestMethod is ample for the registered methods (IANA; the longest has 16 bytes).
 const longestMethod = 32
 
-// UnmarshalText takes a method in a list.
+// UnmarshalText takes one method.
 func (m *Method) UnmarshalText(text []byte) error {
 	method := Method(text)
 	switch {
-	case method == Any:
-		return fault.New(fault.Invalid, "`any` stands in a list").WithHint("write `methods: any` for a tunnel that nobody looks into")
 	case method == "CONNECT":
 		return fault.New(fault.Invalid, "CONNECT is no method of a rule").WithHint("write `methods: any` for a tunnel that nobody looks into")
-	case !method.valid():
+	case method != Any && !method.valid():
 		return fault.New(fault.Invalid, "%q is not a method", clip(string(text))).WithHint("write it in upper case, such as GET")
 	}
 	*m = method

@@ -12,7 +12,6 @@
 package destination
 
 import (
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -80,7 +79,7 @@ func (u URL) Origin() string {
 	}
 	origin := string(u.scheme) + "://" + u.authority.Host.String()
 	if u.authority.Port != u.scheme.port() {
-		origin += ":" + strconv.Itoa(int(u.authority.Port))
+		origin += ":" + u.authority.Port.String()
 	}
 	return origin
 }
@@ -94,7 +93,8 @@ func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // Parse returns a URL in its one form, or a fault of the kind invalid. It mends what
 // has one meaning (case of scheme and host, escapes, dot segments, characters that
 // have to be escaped) and refuses what has two. A fragment is left out: it is never
-// sent.
+// sent. Of what may hold a secret (user information, path, query), an error repeats
+// nothing.
 func Parse(text string) (URL, error) {
 	if err := checkText("URL", text); err != nil {
 		return URL{}, err
@@ -102,11 +102,11 @@ func Parse(text string) (URL, error) {
 	text, _, _ = strings.Cut(text, "#")
 	name, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return URL{}, fault.New(fault.Invalid, "%q is not a URL", clip(text)).WithHint("write https://host/path")
+		return URL{}, fault.New(fault.Invalid, "the URL has no scheme and host").WithHint("write https://host/path")
 	}
 	var u URL
-	if err := u.scheme.UnmarshalText([]byte(lowerASCII(name))); err != nil {
-		return URL{}, err
+	if u.scheme.UnmarshalText([]byte(lowerASCII(name))) != nil {
+		return URL{}, fault.New(fault.Invalid, "the URL's scheme is neither https nor http")
 	}
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
