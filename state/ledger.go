@@ -188,7 +188,11 @@ func hashReader(ctx context.Context, q querier) tlog.HashReader {
 		hashes := make([]tlog.Hash, len(indexes))
 		for i, index := range indexes {
 			var hash []byte
-			if err := q.QueryRowContext(ctx, `SELECT hash FROM ledger_hashes WHERE idx = ?`, index).Scan(&hash); err != nil {
+			err := q.QueryRowContext(ctx, `SELECT hash FROM ledger_hashes WHERE idx = ?`, index).Scan(&hash)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil, fault.New(fault.Internal, "hash %d of the ledger is missing", index)
+			}
+			if err != nil {
 				return nil, err
 			}
 			copy(hashes[i][:], hash)
