@@ -1,9 +1,6 @@
 package site
 
 import (
-	"errors"
-	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -124,67 +121,6 @@ func TestParseConfigRefuses(t *testing.T) {
 
 func limit(line string) string {
 	return "version: 1\nlimits:\n  defaults:\n    " + line + "\n"
-}
-
-// TestTypos makes every slip of one key stroke in every key of the file: each
-// is refused at its line, and the refusal names the key that was meant.
-func TestTypos(t *testing.T) {
-	keys := regexp.MustCompile(`^( *)([a-z]+):`)
-	lines := strings.SplitAfter(whole, "\n")
-	typos := 0
-	for i, line := range lines {
-		match := keys.FindStringSubmatch(line)
-		if match == nil {
-			continue
-		}
-		indent, key := match[1], match[2]
-		for _, typo := range slips(key) {
-			typos++
-			changed := strings.Join(lines[:i], "") + indent + typo + line[len(indent)+len(key):] + strings.Join(lines[i+1:], "")
-			_, err := ParseConfig(FileName, []byte(changed))
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Kind != fault.Invalid {
-				t.Errorf("%q for %q: %v", typo, key, err)
-				continue
-			}
-			want := fmt.Sprintf("tendril.yaml:%d: unknown key %q (did you mean %q?)", i+1, typo, key)
-			if f.Detail != want {
-				t.Errorf("got  %s\nwant %s", f.Detail, want)
-			}
-		}
-	}
-	if typos < 500 {
-		t.Errorf("only %d typos were made", typos)
-	}
-}
-
-// slips returns every word that one insertion, removal, replacement or swap of
-// neighbours makes of word.
-func slips(word string) []string {
-	seen := map[string]bool{word: true, "": true}
-	var all []string
-	add := func(slip string) {
-		if !seen[slip] {
-			seen[slip] = true
-			all = append(all, slip)
-		}
-	}
-	for i := range len(word) + 1 {
-		for _, c := range "abcdefghijklmnopqrstuvwxyz_-" {
-			add(word[:i] + string(c) + word[i:])
-			if i < len(word) {
-				add(word[:i] + string(c) + word[i+1:])
-			}
-		}
-		if i < len(word) {
-			add(word[:i] + word[i+1:])
-			add(word[:i] + strings.ToUpper(word[i:i+1]) + word[i+1:])
-		}
-		if i+1 < len(word) {
-			add(word[:i] + word[i+1:i+2] + word[i:i+1] + word[i+2:])
-		}
-	}
-	return all
 }
 
 func FuzzParseConfig(f *testing.F) {

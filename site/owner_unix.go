@@ -168,40 +168,49 @@ func versionAt(path string) (version, error) {
 	return versionOf(&stat), nil
 }
 
-// readVersion returns what readOwned does and the version that it is. The checks are
-// made on the open file. A file that changes meanwhile is an error.
-func readVersion(path string, uid int) ([]byte, version, error) {
+// readVersion returns what readOwned does and the version that it is. A file that
+// keeps changing while it is read is an error.
+func readVersion(path string, uid int) (data []byte, read version, err error) {
+	const attempts = 10 // a file that was replaced meanwhile is another one already
+	for range attempts {
+		var whole bool
+		if data, read, whole, err = readOnce(path, uid); whole || err != nil {
+			return data, read, err
+		}
+	}
+	return nil, version{}, fault.New(fault.Unavailable, "%s changes while it is read", path).WithHint("try again")
+}
+
+// readOnce reads the file, and says whether it was the same before and after. The checks
+// are made on the open file.
+func readOnce(path string, uid int) (data []byte, read version, whole bool, err error) {
 	// Without O_NONBLOCK, opening a FIFO would wait for a writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, version{}, fault.New(fault.Unavailable, "%s is a symbolic link", path).WithHint("put the file itself there")
+		return nil, version{}, false, fault.New(fault.Unavailable, "%s is a symbolic link", path).WithHint("put the file itself there")
 	}
 	if err != nil {
-		return nil, version{}, err
+		return nil, version{}, false, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, version{}, err
+		return nil, version{}, false, err
 	}
 	if err := checkFile(path, info, uid); err != nil {
-		return nil, version{}, err
+		return nil, version{}, false, err
 	}
 	var before, after unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &before); err != nil {
-		return nil, version{}, err
+		return nil, version{}, false, err
 	}
-	data, err := readBounded(file)
-	if err != nil {
-		return nil, version{}, err
+	if data, err = readBounded(file); err != nil {
+		return nil, version{}, false, err
 	}
 	if err := unix.Fstat(int(file.Fd()), &after); err != nil {
-		return nil, version{}, err
+		return nil, version{}, false, err
 	}
-	if versionOf(&before) != versionOf(&after) {
-		return nil, version{}, fault.New(fault.Unavailable, "%s changed while it was read", path).WithHint("try again")
-	}
-	return data, versionOf(&after), nil
+	return data, versionOf(&after), versionOf(&before) == versionOf(&after), nil
 }
 
 func checkFile(path string, info fs.FileInfo, uid int) error {

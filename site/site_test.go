@@ -328,43 +328,51 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// notTheBotanists are files that hold what the file of a site holds, and must not be
+// believed. FILE stands for the file.
+var notTheBotanists = []struct {
+	name  string
+	place func(t *testing.T, file, content string)
+	want  string
+}{
+	{"others can write it", func(t *testing.T, file, content string) {
+		os.WriteFile(file, []byte(content), 0o600)
+		os.Chmod(file, 0o606)
+	}, "other accounts can write FILE (mode 0606)"},
+	{"its group can write it", func(t *testing.T, file, content string) {
+		os.WriteFile(file, []byte(content), 0o600)
+		os.Chmod(file, 0o660)
+	}, "other accounts can write FILE (mode 0660)"},
+	{"it is a link", func(t *testing.T, file, content string) {
+		os.WriteFile(file+".real", []byte(content), 0o600)
+		os.Symlink(file+".real", file)
+	}, "FILE is a symbolic link"},
+	{"it is a directory", func(t *testing.T, file, content string) {
+		os.Mkdir(file, 0o700)
+	}, "FILE is not a regular file"},
+	{"it is a FIFO", func(t *testing.T, file, content string) {
+		if err := unix.Mkfifo(file, 0o600); err != nil {
+			t.Skip(err)
+		}
+	}, "FILE is not a regular file"},
+	{"it is another's", func(t *testing.T, file, content string) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can give a file away")
+		}
+		os.WriteFile(file, []byte(content), 0o600)
+		os.Chown(file, 4242, -1)
+	}, "FILE belongs to uid 4242, and this is uid 0"},
+}
+
 func TestLoadRefusesAFileThatIsNotTheBotanists(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		place func(t *testing.T, file string)
-		want  string
-	}{
-		{"others can write it", func(t *testing.T, file string) {
-			os.WriteFile(file, []byte(whole), 0o600)
-			os.Chmod(file, 0o606)
-		}, "other accounts can write FILE (mode 0606)"},
-		{"it is a link", func(t *testing.T, file string) {
-			os.WriteFile(file+".real", []byte(whole), 0o600)
-			os.Symlink(file+".real", file)
-		}, "FILE is a symbolic link"},
-		{"it is a directory", func(t *testing.T, file string) {
-			os.Mkdir(file, 0o700)
-		}, "FILE is not a regular file"},
-		{"it is a FIFO", func(t *testing.T, file string) {
-			if err := unix.Mkfifo(file, 0o600); err != nil {
-				t.Skip(err)
-			}
-		}, "FILE is not a regular file"},
-		{"it is another's", func(t *testing.T, file string) {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can give a file away")
-			}
-			os.WriteFile(file, []byte(whole), 0o600)
-			os.Chown(file, 4242, -1)
-		}, "FILE belongs to uid 4242, and this is uid 0"},
-	} {
+	for _, test := range notTheBotanists {
 		t.Run(test.name, func(t *testing.T) {
 			dirs := dirsIn(t, own(t))
 			if err := os.MkdirAll(dirs.Config, 0o700); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join(dirs.Config, FileName)
-			test.place(t, file)
+			test.place(t, file, whole)
 			_, err := dirs.Load()
 			if !fault.Is(err, fault.Unavailable) {
 				t.Fatalf("err = %v", err)
