@@ -34,7 +34,9 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 	}
 	grants, err := s.grants()
 	if err != nil {
-		return permit{}, err
+		// Where the file lies and what is in it is the Botanist's to read.
+		return permit{}, fault.New(fault.Denied, "no grant is in force").
+			WithRule("a grants file that is not understood grants nothing").WithHint("the Botanist can see why: tendril grant check")
 	}
 	about, own, err := s.substrateAbout(ctx, a, in.Subject())
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/ledger"
+	"tendril/run"
 	"tendril/terrarium"
 )
 
@@ -125,9 +126,36 @@ func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func
 		err = errors.Join(err, lost)
 	}
 	if err == nil {
-		answer.Output = output
+		answer.Output = c.fit(output)
 	}
 	return answer, err
+}
+
+// fit is an output as the actor may see it: what went wrong inside the Stem, which may
+// name what is not theirs, is for the Botanist's eyes.
+func (c *call) fit(output any) any {
+	if c.actor.Botanist() {
+		return output
+	}
+	switch o := output.(type) {
+	case run.Run:
+		return withoutInternals(o)
+	case capability.Pass:
+		o.Run = withoutInternals(o.Run)
+		return o
+	case []run.Run:
+		for i := range o {
+			o[i] = withoutInternals(o[i])
+		}
+	}
+	return output
+}
+
+func withoutInternals(r run.Run) run.Run {
+	if r.Error != nil && r.Error.Kind == fault.Internal {
+		r.Error = &run.Error{Kind: fault.Internal, Detail: "an error inside the Stem", Hint: new("the Botanist can see more of it: tendril run get " + string(r.ID))}
+	}
+	return r
 }
 
 // decide goes from what arrived to a permit, or to the reason why there is none. It

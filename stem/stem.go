@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"tendril/capability"
 	"tendril/fault"
@@ -62,6 +63,8 @@ type Stem struct {
 
 	grantsFile     *site.Watched[grant.File]
 	substratesFile *site.Watched[grant.SubstratesFile]
+	complaining    sync.Mutex
+	complaints     map[string]string // by file: what was said of it last
 }
 
 // keepRuns is how many ended runs the database remembers.
@@ -73,6 +76,7 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 		config: c, runs: filepath.Join(c.Site.State, "runs"), owner: os.Geteuid(),
 		grantsFile:     site.Watch(c.Site, grant.FileName, grant.Parse),
 		substratesFile: site.Watch(c.Site, grant.SubstratesFileName, grant.ParseSubstrates),
+		complaints:     map[string]string{},
 	}
 	if c.Notice == nil {
 		s.config.Notice = func(string) {}

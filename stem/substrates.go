@@ -15,17 +15,27 @@ import (
 // substrates is the Substrates file in force.
 func (s *Stem) substrates() (grant.SubstratesFile, error) {
 	file, err := s.substratesFile.Current()
-	return inForce(s, file, file.Version, err)
+	return file, s.tolerate(grant.SubstratesFileName, err, file.Version)
 }
 
-// inForce is a control plane file, of which a broken new version leaves the old one in
-// force, said loudly. Without an old one nothing holds.
-func inForce[T any](s *Stem, file T, version int, err error) (T, error) {
-	if err != nil && version != 0 {
-		s.config.Notice(err.Error() + "; the version before stays in force until this is mended")
-		return file, nil
+// tolerate says loudly, once for each fault, that a new version of a control plane file is
+// broken and that the one before stays in force. Without one before, which has version 0,
+// nothing holds.
+func (s *Stem) tolerate(file string, err error, version int) error {
+	if err != nil && version == 0 {
+		return err
 	}
-	return file, err
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	s.complaining.Lock()
+	defer s.complaining.Unlock()
+	if said != "" && s.complaints[file] != said {
+		s.config.Notice(said + "; the version before stays in force until this is mended")
+	}
+	s.complaints[file] = said
+	return nil
 }
 
 // open opens the repository that a Substrate is bound to. What a name is bound to is

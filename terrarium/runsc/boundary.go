@@ -5,6 +5,7 @@ package runsc
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"tendril/stoma"
@@ -19,8 +20,8 @@ func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, s
 		{Dimension: terrarium.DimensionProcess, Field: "Run", Asked: spec.Run, Applied: spec.Run, How: terrarium.Constructed, Enforced: terrarium.ByHost,
 			Note: fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)},
 		inspected(same(terrarium.DimensionFilesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only; the gofer's mounts are compared with the view")),
-		same(terrarium.DimensionFilesystem, "Workspace.Image", spec.Workspace.Image, "read-only; changes go to the scratch file system"),
-		same(terrarium.DimensionFilesystem, "Workspace.Dir", spec.Workspace.Dir, "holds only the file behind the scratch file system"),
+		same(terrarium.DimensionFilesystem, "Workspace.Image", filepath.Base(spec.Workspace.Image), "read-only; changes go to the scratch file system"),
+		same(terrarium.DimensionFilesystem, "Workspace.Dir", filepath.Base(spec.Workspace.Dir), "holds only the file behind the scratch file system"),
 		{Dimension: terrarium.DimensionNetwork, Field: "Network", Asked: spec.Network.String(), Applied: terrarium.NetworkNone.String(), How: terrarium.Inspected, Enforced: terrarium.ByHost,
 			Note: "a network namespace of its own for sentry and gofer, and the sentry's --network=none"},
 		same(terrarium.DimensionProcess, "Env", strings.Join(names(spec.Env), " "), "nothing is inherited"),
