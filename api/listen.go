@@ -40,7 +40,7 @@ func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fault.New(fault.Invalid, "%q cannot be the path of a socket", path).
 			WithHint("give a clean absolute path of at most %d bytes", longestPath)
 	}
-	if mode&^0o777 != 0 || mode&0o600 != 0o600 {
+	if mode&^0o666 != 0 || mode&0o600 != 0o600 {
 		return nil, fault.New(fault.Invalid, "%04o cannot be the mode of a socket", uint32(mode)).
 			WithHint("0600 lets this account alone call, 0660 its group as well, 0666 everybody")
 	}

@@ -33,10 +33,6 @@ type Request struct {
 
 	Capability string
 	Input      any // of the capability's input type
-
-	// Leave ends the call at once when it is closed: the server cancels it, and
-	// its answer is not waited for.
-	Leave <-chan struct{}
 }
 
 // Call makes one call and returns its output, of the capability's output type, and the row
@@ -44,7 +40,8 @@ type Request struct {
 //
 // Events and progress go to the sinks in ctx, and the Sprout's stdin and its terminal's
 // sizes come from there, see package capability. When ctx ends, the Stem is asked to end the
-// call in order, and its answer is waited for. A connection that ends before the answer does is
+// call in order, and its answer is waited for; whoever does not want to wait ends its
+// process, and with the connection the call is cancelled. A connection that ends before the answer does is
 // a fault of the kind unavailable: what became of the call is not known.
 func Call(ctx context.Context, r Request) (output any, row *int64, err error) {
 	definition, err := capability.Lookup(r.Capability)
@@ -61,7 +58,7 @@ func Call(ctx context.Context, r Request) (output any, row *int64, err error) {
 	}
 	c := newCall(ctx, conn)
 	defer c.close()
-	c.begin(line, r.Leave)
+	c.begin(line)
 	reply, err := c.await(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -150,7 +147,7 @@ func (c *call) close() {
 // begin sends the call, and from then on what the caller has to say meanwhile. An error
 // of a write shows in what is read: the server may have answered before it
 // closed its end.
-func (c *call) begin(line []byte, leave <-chan struct{}) {
+func (c *call) begin(line []byte) {
 	input := capability.Input(c.ctx)
 	c.beside.Go(func() {
 		c.write(line)
@@ -160,13 +157,6 @@ func (c *call) begin(line []byte, leave <-chan struct{}) {
 			go c.pump(input) // not waited for, because of its Read
 		}
 		c.follow(capability.Resizes(c.ctx))
-	})
-	c.beside.Go(func() {
-		select {
-		case <-leave:
-			c.conn.Close()
-		case <-c.over:
-		}
 	})
 }
 

@@ -231,23 +231,6 @@ type endless struct{}
 
 func (endless) Read(into []byte) (int, error) { return len(into), nil }
 
-func TestLeaving(t *testing.T) {
-	leave := make(chan struct{})
-	ended := make(chan struct{})
-	socket := serve(t, func(ctx context.Context, _ api.Caller, _ string, _ []byte) api.Answer {
-		close(leave)
-		<-ctx.Done()
-		close(ended)
-		return api.Answer{Authenticated: true}
-	})
-	ctx := capability.WithInput(t.Context(), endless{})
-	_, _, err := client.Call(ctx, client.Request{Socket: socket, Capability: "sprout.grow", Input: growInput(), Leave: leave})
-	if !fault.Is(err, fault.Unavailable) {
-		t.Errorf("err = %v", err)
-	}
-	<-ended
-}
-
 // An input that breaks off is not taken for one that ends.
 func TestInputThatBreaksOff(t *testing.T) {
 	socket := serve(t, func(ctx context.Context, _ api.Caller, _ string, _ []byte) api.Answer {
