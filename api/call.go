@@ -45,8 +45,8 @@ func (s *Server) serve(ctx context.Context, conn net.Conn, p *peer) {
 	c.answer(answer.Row, output)
 }
 
-// receive reads the first line. Nothing was done of a call that it refuses, and there is
-// nothing to record.
+// receive reads the first line. Nothing was done of a call that it refuses, and there
+// is nothing to record.
 func (s *Server) receive(ctx context.Context, conn net.Conn, lines *wire.Lines, p *peer) (wire.Call, error) {
 	deadline, stop := context.WithTimeout(ctx, s.bounds.firstLine)
 	defer stop()
@@ -112,8 +112,8 @@ type inbound struct {
 	violation error // what was wrong with what the client said; to be read after read has returned
 }
 
-// read reads until the client or the call ends, or the client says something
-// that nobody says. A client that is gone has cancelled its call.
+// read reads until the client or the call ends, or the client says something that
+// nobody says. A client that is gone has cancelled its call.
 func (in *inbound) read(lines *wire.Lines) {
 	defer in.cancel()
 	for {

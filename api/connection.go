@@ -12,8 +12,8 @@ import (
 	"tendril/fault"
 )
 
-// connection writes lines to a client, one at a time, and gives the client up
-// when it takes too little for too long.
+// connection writes lines to a client, one at a time, and gives the client up when it
+// takes too little for too long.
 type connection struct {
 	conn  net.Conn
 	stall time.Duration
@@ -52,8 +52,8 @@ func (c *connection) last(message any) {
 	c.ended = true
 }
 
-// write is send with mu held. It goes piece by piece, so that a large line to a slow client
-// is not one to a client that stalls.
+// write is send with mu held. It goes piece by piece, so that a large line to a slow
+// client is not one to a client that stalls.
 func (c *connection) write(message any) {
 	if c.ended {
 		return

@@ -16,10 +16,9 @@ import (
 	"tendril/fault"
 )
 
-// peerUID returns the effective uid that the peer had when it connected
-// (SO_PEERCRED, unix(7)). The kernel translates it into this process's user namespace; a
-// uid that has no number there becomes the overflow uid, which proves nothing
-// and is refused.
+// peerUID returns the effective uid that the peer had when it connected (SO_PEERCRED,
+// unix(7)). The kernel translates it into this process's user namespace; a uid that has
+// no number there becomes the overflow uid, which proves nothing and is refused.
 func peerUID(conn net.Conn) (int, error) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

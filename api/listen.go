@@ -29,12 +29,12 @@ type listener struct {
 	closed sync.Once
 }
 
-// Listen makes a Unix socket at an absolute path, of the mode, and listens on it. Its directory
-// has to be there, and this account's or root's, and writable for nobody else unless it is
-// sticky. The socket appears with its mode, all at once. One that is there is replaced
-// if it is this account's and nobody answers on it; if somebody does, or if it is
-// anything else, that is a fault of the kind unavailable. Closing the listener removes the
-// socket, if it is still the same.
+// Listen makes a Unix socket at an absolute path, of the mode, and listens on it. Its
+// directory has to be there, and this account's or root's, and writable for nobody else
+// unless it is sticky. The socket appears with its mode, all at once. One that is there
+// is replaced if it is this account's and nobody answers on it; if somebody does, or if
+// it is anything else, that is a fault of the kind unavailable. Closing the listener
+// removes the socket, if it is still the same.
 func Listen(path string, mode fs.FileMode) (net.Listener, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || len(path) > longestPath {
 		return nil, fault.New(fault.Invalid, "%q cannot be the path of a socket", path).
@@ -79,8 +79,8 @@ func openDir(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// listenIn makes the socket and puts it in its place, while no other tendril does
-// the same in this directory.
+// listenIn makes the socket and puts it in its place, while no other tendril does the
+// same in this directory.
 func listenIn(dir *os.File, path string, mode fs.FileMode) (*listener, error) {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fault.New(fault.Unavailable, "another process is opening a socket in %s: %w", dir.Name(), err).

@@ -8,8 +8,8 @@ import (
 	"tendril/api/wire"
 )
 
-// mailbox holds what a client is to learn and nobody waits for: the latest progress, and
-// how much stdin was taken. One goroutine sends it on.
+// mailbox holds what a client is to learn and nobody waits for: the latest progress,
+// and how much stdin was taken. One goroutine sends it on.
 type mailbox struct {
 	mu       sync.Mutex
 	progress *wire.Progress
@@ -18,8 +18,8 @@ type mailbox struct {
 	news chan struct{} // of capacity 1: there is something new
 }
 
-// takenBatch is how much stdin is taken before the client is told. The client still
-// has room for the rest of its window then.
+// takenBatch is how much stdin is taken before the client is told. The client still has
+// room for the rest of its window then.
 const takenBatch = wire.StdinChunk
 
 func newMailbox() *mailbox { return &mailbox{news: make(chan struct{}, 1)} }

@@ -62,9 +62,9 @@ func (p *peers) leave(of *peer) {
 	}
 }
 
-// slow waits for the turn of an answer to a caller who is nobody: one after the other for
-// each uid, bounds.denial apart. Whoever waits keeps its connection, also when
-// its client is gone, so that one uid can have no more than bounds.perUID refusals written
+// slow waits for the turn of an answer to a caller who is nobody: one after the other
+// for each uid, bounds.denial apart. Whoever waits keeps its connection, also when its
+// client is gone, so that one uid can have no more than bounds.perUID refusals written
 // at once, and from then on one in bounds.denial.
 func (p *peers) slow(ctx context.Context, of *peer) {
 	p.mu.Lock()

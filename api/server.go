@@ -1,15 +1,15 @@
 //go:build linux
 
-// Package api serves the Stem's capabilities on a Unix socket, one call per
-// connection; package wire has the lines that both ends write.
+// Package api serves the Stem's capabilities on a Unix socket, one call per connection;
+// package wire has the lines that both ends write.
 //
-// It promises that what the kernel is told of a caller is proven or marked as a
-// token still to be judged; that a client which floods, stalls, leaves or sends nonsense
-// costs no more than its own call, a bounded amount of memory and a bounded time; and that
-// a call whose client is gone is cancelled. It decides nothing: every call goes to
+// It promises that what the kernel is told of a caller is proven or marked as a token
+// still to be judged; that a client which floods, stalls, leaves or sends nonsense
+// costs no more than its own call, a bounded amount of memory and a bounded time; and
+// that a call whose client is gone is cancelled. It decides nothing: every call goes to
 // the kernel, those for capabilities that do not exist included, so that the refusal is
-// recorded. It does not hide calls from root, nor from who can trace the process
-// at either end.
+// recorded. It does not hide calls from root, nor from who can trace the process at
+// either end.
 package api
 
 import (
@@ -32,8 +32,8 @@ type Caller struct {
 
 // Kernel does what callers ask for. It is called from many goroutines.
 type Kernel interface {
-	// Call authenticates the caller, decides, records and does. input is JSON that nobody
-	// has looked at yet but for its form. Events, stdin, terminal sizes and
+	// Call authenticates the caller, decides, records and does. input is JSON that
+	// nobody has looked at yet but for its form. Events, stdin, terminal sizes and
 	// progress travel in ctx, see package capability. When ctx ends, the call ends in
 	// order and still has an answer.
 	Call(ctx context.Context, caller Caller, capability string, input []byte) Answer
@@ -73,8 +73,8 @@ const (
 	writePiece = 64 << 10
 )
 
-// NewServer returns a server for the kernel. notice is told what a person has to know and
-// no caller may; it is called from several goroutines.
+// NewServer returns a server for the kernel. notice is told what a person has to know
+// and no caller may; it is called from several goroutines.
 func NewServer(kernel Kernel, notice func(string)) *Server {
 	return newServer(kernel, notice, bounds{
 		connections: 512,
@@ -91,10 +91,10 @@ func newServer(kernel Kernel, notice func(string), b bounds) *Server {
 	return &Server{kernel: kernel, notice: notice, bounds: b, peers: peers{bounds: b, owner: os.Geteuid(), byUID: map[int]*peer{}}}
 }
 
-// Serve serves the connections of a Unix listener until ctx ends, and returns once every
-// call has ended. The calls' contexts end with ctx; their answers are still sent. How
-// long to wait for that is the caller's to say. The listener is closed in any
-// case. The error is nil if ctx ended.
+// Serve serves the connections of a Unix listener until ctx ends, and returns once
+// every call has ended. The calls' contexts end with ctx; their answers are still sent.
+// How long to wait for that is the caller's to say. The listener is closed in any case.
+// The error is nil if ctx ended.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var calls sync.WaitGroup

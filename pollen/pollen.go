@@ -1,13 +1,13 @@
 // Package pollen holds the identities that the Stem issues: their names, their tokens
 // and whether one is still good.
 //
-// It promises that a token is found by its form alone, so that a leak scanner knows
-// one without asking anybody; that no formatting, logging or encoding of a [Token]
-// shows it, only [Token.Reveal] does; and that what is kept of one, its
-// [Digest], cannot be turned back into it. It decides and touches nothing: who
-// presents a token, and where records are kept, is for others. Whoever can read the
-// file or the memory in which a Pollinator keeps its token is that Pollinator; a
-// binding to a uid narrows that to the accounts of one person on one host.
+// It promises that a token is found by its form alone, so that a leak scanner knows one
+// without asking anybody; that no formatting, logging or encoding of a [Token] shows
+// it, only [Token.Reveal] does; and that what is kept of one, its [Digest], cannot be
+// turned back into it. It decides and touches nothing: who presents a token, and where
+// records are kept, is for others. Whoever can read the file or the memory in which a
+// Pollinator keeps its token is that Pollinator; a binding to a uid narrows that to the
+// accounts of one person on one host.
 package pollen
 
 import (
@@ -19,8 +19,8 @@ import (
 	"tendril/spelling"
 )
 
-// Name is the name of a Pollen in its one canonical form, see
-// [spelling.CheckName]. It is compared byte by byte.
+// Name is the name of a Pollen in its one canonical form, see [spelling.CheckName]. It
+// is compared byte by byte.
 type Name string
 
 // Botanist is the one identity that is never issued: whoever owns the control plane.

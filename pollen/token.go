@@ -29,9 +29,9 @@ const (
 	tokenLength    = len(tokenPrefix) + secretDigits + checksumDigits
 )
 
-// Token is what a Pollinator presents. It cannot be compared with ==, and
-// nothing prints it by accident: the text is in a closure, because fmt shows the
-// unexported fields of a struct around a Token without asking its methods.
+// Token is what a Pollinator presents. It cannot be compared with ==, and nothing
+// prints it by accident: the text is in a closure, because fmt shows the unexported
+// fields of a struct around a Token without asking its methods.
 type Token struct{ reveal func() string }
 
 // NewToken returns a token that nobody has seen.
@@ -42,8 +42,8 @@ func NewToken() Token {
 	return token(text + checksum(text))
 }
 
-// ParseToken returns the token with exactly that text. What is none is a fault of
-// the kind denied, which does not repeat it.
+// ParseToken returns the token with exactly that text. What is none is a fault of the
+// kind denied, which does not repeat it.
 func ParseToken(s string) (Token, error) {
 	if isToken(s) {
 		return token(strings.Clone(s)), nil
@@ -76,8 +76,7 @@ func (t Token) Reveal() string {
 	return t.reveal()
 }
 
-// Digest is what is kept of the token: 256 random bits need no salt and no slow
-// hash.
+// Digest is what is kept of the token: 256 random bits need no salt and no slow hash.
 func (t Token) Digest() Digest { return sha256.Sum256([]byte(t.Reveal())) }
 
 const redacted = tokenPrefix + "(redacted)"

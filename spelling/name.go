@@ -6,17 +6,16 @@ import (
 	"tendril/fault"
 )
 
-// LongestName is the most bytes that a name may have, as in a label of DNS
-// (RFC 1035, section 2.3.4).
+// LongestName is the most bytes that a name may have, as in a label of DNS (RFC 1035,
+// section 2.3.4).
 const LongestName = 63
 
-// CheckName refuses what is not the canonical form of a name: groups of lower
-// case ASCII letters and digits, joined by single hyphens, of at most
-// [LongestName] bytes. There is one spelling of each name and it is compared byte by byte, so
-// that no two names can be taken for each other by a file system, a terminal or a
-// person. Nothing is folded; the fault, of the kind invalid, names the spelling that
-// folding would give where that is no guess. what says whose name it is, such as
-// "Pollen".
+// CheckName refuses what is not the canonical form of a name: groups of lower case
+// ASCII letters and digits, joined by single hyphens, of at most [LongestName] bytes.
+// There is one spelling of each name and it is compared byte by byte, so that no two
+// names can be taken for each other by a file system, a terminal or a person. Nothing
+// is folded; the fault, of the kind invalid, names the spelling that folding would give
+// where that is no guess. what says whose name it is, such as "Pollen".
 func CheckName(what, name string) error {
 	if isCanonical(name) {
 		return nil
@@ -41,9 +40,9 @@ func isCanonical(name string) bool {
 	return true
 }
 
-// fold returns what a person may have meant with ASCII in another case or with
-// other punctuation, and "" for what it would have to guess: characters beyond
-// ASCII, which may look like others, and control characters.
+// fold returns what a person may have meant with ASCII in another case or with other
+// punctuation, and "" for what it would have to guess: characters beyond ASCII, which
+// may look like others, and control characters.
 func fold(name string) string {
 	if len(name) > 4*LongestName {
 		return ""

@@ -32,9 +32,9 @@ CREATE TABLE pollen (
 CREATE INDEX pollen_by_prefix ON pollen (prefix);
 `
 
-// IssuePollen records a new Pollen, with its rows in the ledger, and returns it with its id. A name that was ever
-// issued is a fault of the kind invalid, also after its revocation: the records of past
-// runs name it.
+// IssuePollen records a new Pollen, with its rows in the ledger, and returns it with
+// its id. A name that was ever issued is a fault of the kind invalid, also after its
+// revocation: the records of past runs name it.
 func (s *Store) IssuePollen(ctx context.Context, record pollen.Record, entries ...ledger.Entry) (pollen.Record, error) {
 	if _, err := pollen.ParseName(string(record.Name)); err != nil {
 		return pollen.Record{}, err
@@ -78,9 +78,9 @@ func (s *Store) IssuePollen(ctx context.Context, record pollen.Record, entries .
 	return record, nil
 }
 
-// RotatePollen gives a Pollen another token, see [pollen.Record.Rotate], with its rows in
-// the ledger. Until the
-// transaction is durable the one before is good, and from then on only the new one.
+// RotatePollen gives a Pollen another token, see [pollen.Record.Rotate], with its rows
+// in the ledger. Until the transaction is durable the one before is good, and from then
+// on only the new one.
 func (s *Store) RotatePollen(ctx context.Context, name pollen.Name, now time.Time, entries ...ledger.Entry) (pollen.Record, pollen.Token, error) {
 	var record pollen.Record
 	var token pollen.Token
@@ -106,8 +106,8 @@ func (s *Store) RotatePollen(ctx context.Context, name pollen.Name, now time.Tim
 	return record, token, nil
 }
 
-// RevokePollen ends a Pollen for good, with its rows in the ledger. A second time is a fault of the kind invalid
-// that says when the first was.
+// RevokePollen ends a Pollen for good, with its rows in the ledger. A second time is a
+// fault of the kind invalid that says when the first was.
 func (s *Store) RevokePollen(ctx context.Context, name pollen.Name, now time.Time, entries ...ledger.Entry) (pollen.Record, error) {
 	var record pollen.Record
 	err := s.transact(ctx, "revoke Pollen "+string(name), func(tx *sql.Tx) error {
@@ -151,10 +151,10 @@ func pollenByName(ctx context.Context, q querier, name pollen.Name) (pollen.Reco
 	return record, err
 }
 
-// PollenByDigest returns the Pollen whose token has the digest, and a fault of the
-// kind not-found if there is none, which is so for a token that was rotated out. How
-// long it takes tells at most which of the stored digests share the first 8 bytes with the
-// one that is asked for; the rest is compared in constant time.
+// PollenByDigest returns the Pollen whose token has the digest, and a fault of the kind
+// not-found if there is none, which is so for a token that was rotated out. How long it
+// takes tells at most which of the stored digests share the first 8 bytes with the one
+// that is asked for; the rest is compared in constant time.
 func (s *Store) PollenByDigest(ctx context.Context, digest pollen.Digest) (pollen.Record, error) {
 	list, err := s.listPollen(ctx, selectPollen+` WHERE prefix = ?`, digestPrefix(digest))
 	if err != nil {

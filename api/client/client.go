@@ -1,10 +1,11 @@
 // Package client calls capabilities over the local socket of a Stem that serves.
 //
-// It promises that a call over the socket looks to its caller as one in the same process
-// does: what travels in the context and what comes back are the same, faults with
-// their kind, rule and hint included; that an answer which did not come is never taken for one; and that a token is sent to
-// nobody but the Stem, see [Request]. It does not protect against whoever
-// owns the directory of the socket: that is the Stem, by definition.
+// It promises that a call over the socket looks to its caller as one in the same
+// process does: what travels in the context and what comes back are the same, faults
+// with their kind, rule and hint included; that an answer which did not come is never
+// taken for one; and that a token is sent to nobody but the Stem, see [Request]. It
+// does not protect against whoever owns the directory of the socket: that is the Stem,
+// by definition.
 package client
 
 import (
@@ -25,24 +26,25 @@ import (
 type Request struct {
 	Socket string // absolute path
 
-	// Token is presented as it is, whatever it is. It is sent only if the server runs as
-	// root, as this account or as the owner of the socket's directory, and
-	// nobody else could put another socket there; nil: this account's uid is all
-	// that is presented.
+	// Token is presented as it is, whatever it is. It is sent only if the server runs
+	// as root, as this account or as the owner of the socket's directory, and nobody
+	// else could put another socket there; nil: this account's uid is all that is
+	// presented.
 	Token *string
 
 	Capability string
 	Input      any // of the capability's input type
 }
 
-// Call makes one call and returns its output, of the capability's output type, and the row
-// of the decision in the ledger, which is nil if there is none.
+// Call makes one call and returns its output, of the capability's output type, and the
+// row of the decision in the ledger, which is nil if there is none.
 //
 // Events and progress go to the sinks in ctx, and the Sprout's stdin and its terminal's
-// sizes come from there, see package capability. When ctx ends, the Stem is asked to end the
-// call in order, and its answer is waited for; whoever does not want to wait ends its
-// process, and with the connection the call is cancelled. A connection that ends before the answer does is
-// a fault of the kind unavailable: what became of the call is not known.
+// sizes come from there, see package capability. When ctx ends, the Stem is asked to
+// end the call in order, and its answer is waited for; whoever does not want to wait
+// ends its process, and with the connection the call is cancelled. A connection that
+// ends before the answer does is a fault of the kind unavailable: what became of the
+// call is not known.
 func Call(ctx context.Context, r Request) (output any, row *int64, err error) {
 	definition, err := capability.Lookup(r.Capability)
 	if err != nil {
@@ -135,8 +137,8 @@ func newCall(ctx context.Context, conn net.Conn) *call {
 	return &call{conn: conn, lines: wire.NewLines(conn), ctx: ctx, room: newRoom(wire.StdinWindow), over: make(chan struct{})}
 }
 
-// close ends the call. All that belongs to it has ended then, but for a Read of stdin that does not
-// return, see [capability.WithInput].
+// close ends the call. All that belongs to it has ended then, but for a Read of stdin
+// that does not return, see [capability.WithInput].
 func (c *call) close() {
 	close(c.over)
 	c.room.close()
@@ -145,8 +147,8 @@ func (c *call) close() {
 }
 
 // begin sends the call, and from then on what the caller has to say meanwhile. An error
-// of a write shows in what is read: the server may have answered before it
-// closed its end.
+// of a write shows in what is read: the server may have answered before it closed its
+// end.
 func (c *call) begin(line []byte) {
 	input := capability.Input(c.ctx)
 	c.beside.Go(func() {

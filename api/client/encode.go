@@ -40,8 +40,8 @@ func encode(r Request) ([]byte, error) {
 }
 
 // encodeInput encodes a struct without the fields that are zero: [capability.Decode]
-// takes a key that is not there for that, and would refuse what cannot be zero otherwise, such as
-// an id.
+// takes a key that is not there for that, and would refuse what cannot be zero
+// otherwise, such as an id.
 func encodeInput(v reflect.Value) (json.RawMessage, error) {
 	switch v.Kind() {
 	case reflect.Invalid:

@@ -41,9 +41,9 @@ func (c *call) follow(sizes <-chan capability.Size) {
 	}
 }
 
-// pump sends stdin as far as the server has room for it. It takes nothing from input that it could
-// not send. An input that cannot be read to its end cancels the call, so that
-// a part of it is not taken for the whole.
+// pump sends stdin as far as the server has room for it. It takes nothing from input
+// that it could not send. An input that cannot be read to its end cancels the call, so
+// that a part of it is not taken for the whole.
 func (c *call) pump(input io.Reader) {
 	buffer := make([]byte, wire.StdinChunk)
 	for {
@@ -101,8 +101,8 @@ func (r *room) take(n int) {
 	r.free -= n
 }
 
-// add is for what the server took. More than it was sent would be its defect, and
-// makes no more room than there was.
+// add is for what the server took. More than it was sent would be its defect, and makes
+// no more room than there was.
 func (r *room) add(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

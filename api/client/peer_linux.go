@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID returns the effective uid with which the server began to listen
-// (SO_PEERCRED, unix(7)).
+// peerUID returns the effective uid with which the server began to listen (SO_PEERCRED,
+// unix(7)).
 func peerUID(conn net.Conn) (int, error) {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {

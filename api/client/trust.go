@@ -12,8 +12,8 @@ import (
 
 const tokenRule = "a token is sent to the Stem alone: to root, to this account, or to the owner of the socket's directory"
 
-// checkWay says who may serve on a socket that a token is sent to, and refuses one whose place
-// others could take.
+// checkWay says who may serve on a socket that a token is sent to, and refuses one
+// whose place others could take.
 func checkWay(socket string) (trusted []int, err error) {
 	if !filepath.IsAbs(socket) || filepath.Clean(socket) != socket { // "..", behind a symbolic link, is elsewhere
 		return nil, fault.New(fault.Invalid, "the token was not sent: %q is not a clean absolute path", socket)

@@ -31,10 +31,10 @@ func NewLines(r io.Reader) *Lines {
 	return &Lines{from: bufio.NewReaderSize(r, 16<<10)}
 }
 
-// Next returns the next line without its end. It is valid until the next call. At
-// the end of the input the error is [io.EOF], and [io.ErrUnexpectedEOF] within a line;
-// A line of more than most bytes is [ErrTooLong], which does not wait for its end. What was
-// read of it is kept: a call with a larger bound goes on with the same line.
+// Next returns the next line without its end. It is valid until the next call. At the
+// end of the input the error is [io.EOF], and [io.ErrUnexpectedEOF] within a line; A
+// line of more than most bytes is [ErrTooLong], which does not wait for its end. What
+// was read of it is kept: a call with a larger bound goes on with the same line.
 func (l *Lines) Next(most int) ([]byte, error) {
 	for {
 		if i := len(l.line) - 1; i >= 0 && l.line[i] == '\n' { // it is nowhere else

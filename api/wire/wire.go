@@ -1,9 +1,9 @@
-// Package wire is what the two ends of the local socket say to each other: one call
-// per connection, in lines of JSON. docs/identities.md has it in prose.
+// Package wire is what the two ends of the local socket say to each other: one call per
+// connection, in lines of JSON. docs/identities.md has it in prose.
 //
 // It promises that a line from a client is understood whole or refused, as
-// [capability.Decode] has it, and that neither end holds more of a line than it
-// has a bound for. It knows nothing of who is at the other end.
+// [capability.Decode] has it, and that neither end holds more of a line than it has a
+// bound for. It knows nothing of who is at the other end.
 package wire
 
 import (
@@ -24,9 +24,9 @@ const (
 	LargestReply   = 64 << 20                // each line of the server
 )
 
-// StdinWindow is how many bytes of stdin a client may send that it has not been
-// told were taken, and StdinChunk the most that fit one line. So the server can always read on
-// and sees a cancellation or the end of the connection behind stdin that nobody
+// StdinWindow is how many bytes of stdin a client may send that it has not been told
+// were taken, and StdinChunk the most that fit one line. So the server can always read
+// on and sees a cancellation or the end of the connection behind stdin that nobody
 // reads.
 const (
 	StdinWindow = 256 << 10
@@ -103,8 +103,8 @@ type Failure struct {
 	Hint   string     `json:"hint"`
 }
 
-// The server's lines. Any number of the first three come, and one of the others
-// at the end.
+// The server's lines. Any number of the first three come, and one of the others at the
+// end.
 type (
 	// EventLine says what happened.
 	EventLine struct {
@@ -154,8 +154,8 @@ func ParseReply(line []byte) (Reply, error) {
 	return r, nil
 }
 
-// DecodeOutput decodes the output of a reply into what into points to. An unknown key is an
-// error here as well.
+// DecodeOutput decodes the output of a reply into what into points to. An unknown key
+// is an error here as well.
 func DecodeOutput(output json.RawMessage, into any) error {
 	if err := strict(output, into); err != nil {
 		return notUnderstood(err)
