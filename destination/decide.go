@@ -47,8 +47,8 @@ func Decide(u URL, method string, rules []Rule) Decision {
 			missing = append(missing, fmt.Sprintf("the method is %s, not %s", method, join(r.methods(), " or ")))
 		}
 		switch {
-		case r.permitsPath(u.path):
-		case climbs(u.path):
+		case r.permitsPath(u):
+		case u.climbs:
 			missing = append(missing, "the path may be read as another one, and the rule is for some paths only")
 		default:
 			missing = append(missing, "the path is none of "+join(r.Paths, ", "))

@@ -154,6 +154,60 @@ func TestUnknownDenies(t *testing.T) {
 	}
 }
 
+func TestCovers(t *testing.T) {
+	host := func(text string) written { return written{host: text} }
+	tunnel := written{host: "b.example", methods: []string{"any"}}
+	paths := func(list ...string) written { return written{host: "b.example", paths: list} }
+	for _, test := range []struct {
+		one, another written
+		covers       bool
+	}{
+		{host("b.example"), host("b.example"), true},
+		{host("b.example"), host("a.b.example"), false},
+		{host("*.b.example"), host("b.example"), false},
+		{host("*.b.example"), host("a.b.example"), true},
+		{host("*.b.example"), host("c.a.b.example"), true},
+		{host("*.b.example"), host("ab.example"), false},
+		{host("*.b.example"), host("*.b.example"), true},
+		{host("*.b.example"), host("*.a.b.example"), true},
+		{host("*.a.b.example"), host("*.b.example"), false},
+		{host("a.b.example"), host("*.a.b.example"), false},
+		{host("c.a.b.example"), host("*.a.b.example"), false},
+		{tunnel, host("b.example"), true},
+		{tunnel, paths("/a"), true},
+		{host("b.example"), tunnel, false},
+		{host("b.example"), written{host: "b.example", port: 443}, true},
+		{host("b.example"), written{host: "b.example", port: 444}, false},
+		{host("b.example"), written{host: "b.example", scheme: "https"}, true},
+		{host("b.example"), written{host: "b.example", scheme: "http", port: 443}, false},
+		{host("b.example"), written{host: "b.example", methods: []string{"HEAD"}}, true},
+		{written{host: "b.example", methods: []string{"HEAD"}}, host("b.example"), false},
+		{host("b.example"), paths("/*"), true},
+		{paths("/*"), host("b.example"), false},
+		{paths("/*"), paths("/a", "/b/*"), true},
+		{paths("/a*"), paths("/a/*"), true},
+		{paths("/a/*"), paths("/a*"), false},
+		{paths("/a/*"), paths("/a"), false},
+		{paths("/a"), paths("/a*"), false},
+		{paths("/a", "/b*"), paths("/b", "/a"), true},
+	} {
+		if got := test.one.rule(t).Covers(test.another.rule(t)); got != test.covers {
+			t.Errorf("%+v covers %+v: %t", test.one, test.another, got)
+		}
+	}
+	if (Pattern{}).Matches(Host{}) || (Rule{}).Covers(Rule{}) {
+		t.Error("nothing matches nothing")
+	}
+}
+
+func TestWhatDeniesWithoutADestination(t *testing.T) {
+	for _, d := range []Decision{Decide(URL{}, "GET", []Rule{{}}), DecideAuthority(Authority{}, []Rule{{}})} {
+		if !slices.Equal(d.Reasons, []string{"there is no destination"}) {
+			t.Errorf("%q", d.Reasons)
+		}
+	}
+}
+
 // Of a path that some server reads as another one, a rule with paths permits nothing.
 func TestPathsThatClimb(t *testing.T) {
 	limited := []Rule{written{host: "h.example.com", paths: []string{"/v2/*"}}.rule(t)}

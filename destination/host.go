@@ -110,8 +110,7 @@ func isSign(r rune) bool {
 
 // asciiName returns the ASCII form of a name that is in lower case.
 func asciiName(name string) (string, error) {
-	ascii := isASCII(name)
-	if ascii && !strings.HasPrefix(name, "xn--") && !strings.Contains(name, ".xn--") {
+	if isASCII(name) && !strings.HasPrefix(name, "xn--") && !strings.Contains(name, ".xn--") {
 		return name, nil
 	}
 	switch {
@@ -123,7 +122,7 @@ func asciiName(name string) (string, error) {
 		return "", hostFault(name, "holds a character that is no lower case letter, mark or digit").WithHint("write the A-label (xn--…) that is meant")
 	}
 	converted, err := profile.ToASCII(name)
-	if err != nil || (ascii && converted != name) {
+	if err != nil {
 		return "", hostFault(name, "is not an internationalised name in its normal form").WithHint("write it in lower case, or as A-labels (xn--…)")
 	}
 	return converted, nil
@@ -177,7 +176,7 @@ func (p *Port) UnmarshalText(text []byte) error {
 // rest.
 func parsePort(text string) (Port, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 || !isDigit(text[0]) || text[0] == '0' {
+	if err != nil || text[0] == '0' {
 		return 0, fault.New(fault.Invalid, "the port is not a number from 1 to 65535").WithHint("write it in digits, or leave it out")
 	}
 	return Port(n), nil

@@ -91,11 +91,11 @@ func (r Rule) permitsMethod(method Method) bool {
 	return r.Tunnel() || slices.Contains(r.methods(), method)
 }
 
-func (r Rule) permitsPath(path string) bool {
+func (r Rule) permitsPath(u URL) bool {
 	if r.Paths == nil {
 		return true
 	}
-	return !climbs(path) && slices.ContainsFunc(r.Paths, func(p PathPattern) bool { return p.matches(path) })
+	return !u.climbs && slices.ContainsFunc(r.Paths, func(p PathPattern) bool { return p.matches(u.path) })
 }
 
 // Covers reports whether other permits nothing that r does not: whatever [Decide]
@@ -107,7 +107,7 @@ func (r Rule) Covers(other Rule) bool {
 	if r.Tunnel() {
 		return true
 	}
-	if other.Tunnel() || slices.ContainsFunc(other.methods(), func(m Method) bool { return !r.permitsMethod(m) }) {
+	if slices.ContainsFunc(other.methods(), func(m Method) bool { return !r.permitsMethod(m) }) {
 		return false
 	}
 	if r.Paths == nil {

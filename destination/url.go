@@ -55,6 +55,7 @@ type URL struct {
 	authority Authority
 	path      string // begins with a slash
 	query     string // with its question mark, or empty
+	climbs    bool   // some server may take the path for another one
 }
 
 // Scheme returns the URL's scheme.
@@ -120,6 +121,7 @@ func Parse(text string) (URL, error) {
 	if u.path, err = normalPath(path); err != nil {
 		return URL{}, err
 	}
+	u.climbs = climbs(u.path)
 	if asked {
 		if query, err = escape(query, isQuery, false); err != nil {
 			return URL{}, err

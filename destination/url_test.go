@@ -188,6 +188,7 @@ func TestParseRefuses(t *testing.T) {
 		{"https://h/?%", "escape"},
 		// Size.
 		{"https://h/" + strings.Repeat("a", Longest), "longer than 8192 bytes"},
+		{"https://h/#" + strings.Repeat("a", Longest), "longer than 8192 bytes"},
 		{"https://h/" + strings.Repeat("é", 2000), "longer than 8192 bytes"},
 	} {
 		u, err := Parse(test.text)
