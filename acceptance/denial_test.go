@@ -361,13 +361,29 @@ func TestAnotherAccountIsNobody(t *testing.T) {
 	}
 }
 
-// TestEveryCapabilityHasAVerb: the command line has a verb for each capability.
+// TestEveryCapabilityHasAVerb: the command line has a verb for each capability, and its
+// page shows it.
 func TestEveryCapabilityHasAVerb(t *testing.T) {
 	g := newGarden(t)
+	page, err := os.ReadFile("../docs/commands.md")
+	if os.IsNotExist(err) {
+		t.Skip("this is not a checkout")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := map[string]string{"sprout.grow": "grow", "stoma.pass": "pass"}
 	for _, c := range capability.All() {
 		noun, verb, _ := strings.Cut(c.Name, ".")
 		if said := g.tendril(noun, verb, "--help"); said.status != 0 {
 			t.Errorf("tendril %s %s: %s%s", noun, verb, said.stdout, said.stderr)
+		}
+		heading := noun + " " + verb
+		if short[c.Name] != "" {
+			heading = short[c.Name]
+		}
+		if !strings.Contains(string(page), "\n## tendril "+heading+"\n") {
+			t.Errorf("docs/commands.md does not show tendril %s: make generate", heading)
 		}
 	}
 }

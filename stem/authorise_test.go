@@ -14,7 +14,7 @@ import (
 )
 
 // granted is a Stem with one grant, and a caller who presents its Pollen.
-func granted(t *testing.T, grants string) (*Stem, Presented) {
+func granted(t testing.TB, grants string) (*Stem, Presented) {
 	t.Helper()
 	s := bare(t)
 	writeControl(t, s, "grants.yaml", grants)
@@ -25,7 +25,7 @@ func granted(t *testing.T, grants string) (*Stem, Presented) {
 	return s, ByPeer(12345).WithToken(issued.Output.(capability.IssuedPollen).Token)
 }
 
-func writeControl(t *testing.T, s *Stem, name, text string) {
+func writeControl(t testing.TB, s *Stem, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(s.config.Site.Config, 0o700); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // bare is a Stem without a wall.
-func bare(t *testing.T) *Stem {
+func bare(t testing.TB) *Stem {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Site: siteOf(t)})
 	if err != nil {
@@ -30,7 +30,7 @@ func bare(t *testing.T) *Stem {
 }
 
 // siteOf is a site of its own.
-func siteOf(t *testing.T) site.Dirs {
+func siteOf(t testing.TB) site.Dirs {
 	t.Helper()
 	dir := t.TempDir()
 	dirs, err := site.Find(func(name string) string {
