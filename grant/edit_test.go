@@ -270,11 +270,32 @@ func TestRevokeTakesAwayWhatIsNamedAndNothingElse(t *testing.T) {
 				t.Fatalf("permitted before: %v, after: %v: %+v\n%s\n---\n%s", had, got, q, text, after)
 			}
 		}
-		// A comment at the margin is no grant's.
-		if count := strings.Count("\n"+string(text), "\n#"); strings.Count("\n"+string(after), "\n#") != count {
-			t.Fatalf("a comment at the margin is lost:\n%s\n---\n%s", text, after)
+		lines := strings.SplitAfter(string(text), "\n")
+		if head, _, _ := strings.Cut(string(text), "grants:"); !strings.HasPrefix(string(after), head) {
+			t.Fatalf("what stands above the grants is changed:\n%s\n---\n%s", text, after)
+		}
+		for i, g := range before.Grants {
+			end := len(lines)
+			if i+1 < len(before.Grants) {
+				end = int(before.Grants[i+1].Line) - 1
+			}
+			own := content(strings.Join(lines[g.Line-1:end], ""))
+			if string(g.Pollen) != pollen && !strings.Contains(content(string(after)), own) {
+				t.Fatalf("the text of another grant is changed:\n%s\n---\n%s", text, after)
+			}
 		}
 	})
+}
+
+// content is a text without its comments and blank lines.
+func content(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
 
 func FuzzParse(f *testing.F) {

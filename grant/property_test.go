@@ -170,8 +170,8 @@ func TestDecideIsTheRule(t *testing.T) {
 			t.Fatalf("the grant is not the one at its place %d", d.Index)
 		}
 	})
-	if permitted < 10 {
-		t.Errorf("only %d requests were permitted: the test says little", permitted)
+	if permitted == 0 {
+		t.Error("no request was permitted: the test says nothing")
 	}
 }
 
