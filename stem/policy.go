@@ -64,7 +64,7 @@ func runtimeOf(p terrarium.Provider) policy.Runtime {
 // actions. when is said of the boundary: declared or applied.
 func permitted(kind fault.Kind, when, name string, in policy.Input) error {
 	decision := policy.EvaluateAll(in, actionsOf[name]...)
-	if decision.Mask == 0 {
+	if decision.Permits() {
 		return nil
 	}
 	return fault.New(kind, "the boundary as %s breaks the policy: %s", when, strings.Join(decision.Reasons, "; ")).

@@ -36,9 +36,11 @@ func (c *console) invoke(ctx context.Context, name string, input any) (_ any, er
 	if err != nil {
 		return nil, err
 	}
-	output, err := c.ask(ctx, socket, token, name, input)
-	if chosen || !nobodyServes(err) {
-		return output, err
+	if chosen || exists(socket) {
+		output, err := c.ask(ctx, socket, token, name, input)
+		if chosen || !nobodyServes(err) {
+			return output, err
+		}
 	}
 	s, err := c.openStem(ctx)
 	if err != nil {
@@ -51,6 +53,13 @@ func (c *console) invoke(ctx context.Context, name string, input any) (_ any, er
 	}
 	answer, err := s.Invoke(ctx, who, name, input)
 	return answer.Output, err
+}
+
+// exists says whether to ask there at all: a socket that is there may still be one that a
+// killed tendril left.
+func exists(socket string) bool {
+	_, err := os.Lstat(socket)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // nobodyServes reports whether a call found nobody at the socket, and so had no effect.
