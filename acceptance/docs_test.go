@@ -14,8 +14,8 @@ import (
 var idForm = regexp.MustCompile(`r-[0-9a-z]{26}`)
 
 // TestDocumentedCommands runs every `tendril` line of every document, in order, in
-// a repository like the reader's; RUN and BRANCH stand for a fresh run and a branch
-// that nobody has checked out.
+// a repository like the reader's; RUN, BRANCH and TOKEN stand for a fresh run, a branch
+// that nobody has checked out, and the token of a Pollen that may grow.
 func TestDocumentedCommands(t *testing.T) {
 	path := binary(t)
 	documents, err := filepath.Glob("../docs/*.md")
@@ -114,6 +114,11 @@ func runDocumented(t *testing.T, tendril, line string) {
 	if strings.Contains(line, "RUN") {
 		id := idForm.FindString(run("tendril grow --json -- sh -c 'echo work >work.txt'"))
 		line = strings.ReplaceAll(line, "RUN", id)
+	}
+	if strings.Contains(line, "TOKEN") {
+		run(`tendril substrate add handbook --path . && tendril grant add --pollen ci-docs --substrate handbook --class sprout.grow
+			tendril pollen issue ci-docs --token-out ../token`)
+		line = strings.ReplaceAll(line, "TOKEN", "../token")
 	}
 	run(strings.ReplaceAll(line, "BRANCH", "topic"))
 }
