@@ -100,7 +100,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"no unit of time", limit("wall: 90"), `tendril.yaml:4: wall: "90" is not a length of time`},
 		{"time backwards", limit("wall: -1h"), `tendril.yaml:4: wall: "-1h" is not a length of time`},
 		{"a moment", limit("idle: 1ms"), "tendril.yaml:4: defaults: the idle limit of 1ms is out of range"},
-		{"UTF-16", "\xff\xfev\x00", "tendril.yaml:1: the file is not UTF-8"},
+		{"a tab for indentation", "version: 1\nlimits:\n\tdefaults: {}\n", "tendril.yaml:3: found character that cannot start any token"},
+		{"a NUL byte", "version: 1\n# \x00\n", "tendril.yaml:2: the file holds a control character (0x00)"},
+		{"UTF-16", "\xff\xfev\x00e\x00r\x00s\x00i\x00o\x00n\x00:\x00 \x001\x00", "tendril.yaml:1: the file is not UTF-8"},
 		{"too much", "version: 1\n#" + strings.Repeat("x", strictyaml.Largest), "tendril.yaml: 262156 bytes are more than the 262144 that the file may have"},
 		{"too deep", "version: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), "tendril.yaml:1: values nest deeper than 16"},
 	} {

@@ -76,6 +76,9 @@ func (d decoder) document(data []byte) (*yaml.Node, error) {
 	if !utf8.Valid(data) { // YAML could also be UTF-16
 		return nil, d.refuse(1, "the file is not UTF-8")
 	}
+	if at := bytes.IndexFunc(data, func(c rune) bool { return c < ' ' && !strings.ContainsRune("\t\n\r", c) }); at >= 0 {
+		return nil, d.refuse(1+bytes.Count(data[:at], []byte("\n")), "the file holds a control character (%#02x)", data[at])
+	}
 	stream := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := stream.Decode(&document); errors.Is(err, io.EOF) {
