@@ -339,6 +339,9 @@ func TestParseRowTakesOneSpelling(t *testing.T) {
 			t.Errorf("%.60q: %v", whole, err)
 		}
 	}
+	if _, err := ledger.ParseRow([]byte(line + strings.Repeat(" ", ledger.LargestRow))); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a row that is too large: %v", err)
+	}
 	base64ed := string(newRow(t, 7, ledger.Entry{Kind: ledger.Change, Change: "x", Subject: "\xff"}).Line())
 	if changed := strings.Replace(base64ed, `"/w=="`, `"/x=="`, 1); changed == base64ed {
 		t.Errorf("the padding was not changed: %s", base64ed)

@@ -255,6 +255,10 @@ func TestAnotherHistory(t *testing.T) {
 			t.Errorf("%s took another history: %v", name, err)
 		}
 	}
+	// A key that is not the one which the ledger names signs nothing of it.
+	if _, err := verify(forged.bytes(), key.Verifier(), forged.keep(t, key, 41)); err == nil || !strings.Contains(err.Error(), "the first row names the key") {
+		t.Errorf("two keys: %v", err)
+	}
 	// The same key: what only the kept checkpoint shows.
 	entries := history(key)
 	entries[7].Actor = "mallory"
@@ -266,7 +270,7 @@ func TestAnotherHistory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "those before row 7 are") {
 		t.Errorf("got %v", err)
 	}
-	// And what a checkpoint does not cover can be anything.
+	// And what a checkpoint does not cover can be anything that is in order.
 	report, err := verify(rewritten.bytes(), key.Verifier(), lines.keep(t, key, 7))
 	if err != nil || report.Newer != 34 || !strings.Contains(strings.Join(report.Words(), "\n"), "not covered: 34 rows that are newer") {
 		t.Errorf("got %v, %v", report.Words(), err)

@@ -2,12 +2,16 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tendril/fault"
 	"tendril/ledger"
@@ -151,6 +155,14 @@ func TestRecordRefuses(t *testing.T) {
 			t.Errorf("%s was recorded", name)
 		}
 	}
+	// What is wrong with an entry is said at once, before it meets anybody else's.
+	busy(t, s, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // if it waits
+		defer cancel()
+		if _, err := s.Record(ctx, ledger.Entry{Kind: "note"}); !fault.Is(err, fault.Internal) || ctx.Err() != nil {
+			t.Errorf("while the store is busy: %v", err)
+		}
+	})
 	if rows, err := s.Record(t.Context()); rows != nil || err != nil {
 		t.Errorf("nothing: %v, %v", rows, err)
 	}
@@ -159,9 +171,26 @@ func TestRecordRefuses(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForWhatIsQueued: a call is recorded or it returns an error, also while
-// the store is closed.
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "state.db"))
+	r := &recording{entries: []ledger.Entry{denial("a")}, done: make(chan struct{})}
+	busy(t, s, func() { s.recorder.add(r, s.serveRecordings) })
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-r.done:
+		if r.err != nil {
+			t.Error(r.err)
+		}
+	default:
+		t.Error("it is closed, and a call is still waiting")
+	}
+}
+
+// TestRecordingWhileItIsClosed: a call is recorded or it returns an error, also while
+// the store is closed.
+func TestRecordingWhileItIsClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := openStore(t, path)
 	var acknowledged atomic.Int64
@@ -191,6 +220,35 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	working.Wait()
 	if size, err := openStore(t, path).LedgerSize(t.Context()); size != 1+acknowledged.Load() || err != nil {
 		t.Errorf("%d rows, %d were acknowledged, %v", size-1, acknowledged.Load(), err)
+	}
+}
+
+// TestADatabaseFromBeforeTheLedger gets one when it is opened, and keeps its runs.
+func TestADatabaseFromBeforeTheLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		migrations[0],
+		fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = 1`, applicationID),
+		`INSERT INTO runs VALUES ('r-01kb7q8m2v0000000000000000', 'lost', x'78', '{"run":"r-01kb7q8m2v0000000000000000","state":"lost"}')`,
+	} {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openStore(t, path)
+	if rows, err := s.Record(t.Context(), denial("a")); err != nil || rows[0].Seq != 1 {
+		t.Errorf("got %v, %v", rows, err)
+	}
+	if old, err := s.Get(t.Context(), "r-01kb7q8m2v0000000000000000"); err != nil || old.State != run.Lost {
+		t.Errorf("got %v, %v", old.State, err)
 	}
 }
 
