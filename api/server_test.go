@@ -122,6 +122,14 @@ func TestLargeCallsAreBounded(t *testing.T) {
 	first.conn.Close()
 	second.expect(done)
 	<-waiting
+
+	b.largeCalls, b.firstLine = 0, time.Second // as if others had all of them until the end
+	s = serve(t, yes, b)
+	third := s.dial()
+	go third.say(strings.Repeat(" ", 2*smallCall) + `{"version":1,"capability":"a"}` + "\n")
+	if got, err := third.hear(); err != nil || !strings.HasPrefix(got, `{"row":null,"error":{"kind":"unavailable"`) {
+		t.Errorf("%s, %v", got, err)
+	}
 }
 
 func TestACallThatDoesNotCome(t *testing.T) {
