@@ -42,10 +42,10 @@ func (r Report) Words() []string {
 		words = append(words, "each checkpoint is signed with the key that the export itself names: give the key that you kept to know whose it is")
 	}
 	if r.Newer > 0 {
-		words = append(words, fmt.Sprintf("not covered: %d rows that are newer than the checkpoint; a newer checkpoint would cover them", r.Newer))
+		words = append(words, fmt.Sprintf("not covered: what is newer than the checkpoint (rows %d to %d); a newer checkpoint would cover it", r.Covered, r.Rows-1))
 	}
 	if r.ClockBack > 0 {
-		words = append(words, fmt.Sprintf("the clock went back %d times, first at row %d", r.ClockBack, *r.ClockBackAt))
+		words = append(words, fmt.Sprintf("the clock went back before %d of the rows, first before row %d", r.ClockBack, *r.ClockBackAt))
 	}
 	return append(words, "not covered: a history that was rewritten before this checkpoint was kept; whoever holds the signing key can write one")
 }
