@@ -142,6 +142,24 @@ func TestRevokeTheOnlyGrant(t *testing.T) {
 	}
 }
 
+// A line separator ends a comment for YAML and no line for an editor: the lines of the two are
+// not the same.
+func TestAnEditThatWouldMissIsRefused(t *testing.T) {
+	text := "version: 1 # \u2028\ngrants:\n"
+	for _, pollen := range []string{"ann", "ben", "cy"} {
+		text += "  - {pollen: " + pollen + ", substrates: [site], classes: [run.get]}\n"
+	}
+	got, _, err := Revoke(FileName, []byte(text), "ann", "", "")
+	if !fault.Is(err, fault.Invalid) || err.Error() != "grants.yaml: the file is written in a way that this program cannot edit" || got != nil {
+		t.Errorf("%v\n%s", err, got)
+	}
+	text = "version: 1 # \u2028\nsubstrates:\n  a: {path: /a}\n  b: {path: /b}\n  c: {path: /c}\n"
+	got, err = RemoveSubstrate(SubstratesFileName, []byte(text), "a")
+	if !fault.Is(err, fault.Invalid) || got != nil {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
 func TestSubstrateEdits(t *testing.T) {
 	text, err := AddSubstrate(SubstratesFileName, nil, "handbook", Substrate{Path: "/srv/hand book.git", Branch: "main"})
 	if err != nil {
