@@ -96,4 +96,4 @@ type Walled interface {
 func (in Work) Wall() Wall { return Wall{in.Provider, in.Limits} }
 
 // Wall is what is to be probed.
-func (in ProbeInput) Wall() Wall { return Wall{in.Provider, in.Limits} }
+func (in ProbeInput) Wall() Wall { return Wall(in) }
