@@ -2,12 +2,11 @@
 // It is the only package that links SQLite.
 //
 // It promises that what a call acknowledged is on disk, also after a SIGKILL or
-// a power cut; that a run only ever moves along [run.Transition], and that the
-// change and its event are one transaction; and that several processes may use
-// the file at once; and that rows of the ledger are written with the change that
-// they record, or not at all. It does not guard against whoever can write the directory:
-// that is the Stem's own account, and the store refuses a file or a directory
-// that others can write.
+// a power cut; that a run only ever moves along [run.Transition]; that a change, its
+// event and its rows of the ledger are one transaction; and that several processes
+// may use the file at once. It does not guard against whoever can write the
+// directory: that is the Stem's own account, and the store refuses a file or a
+// directory that others can write.
 package state
 
 import (
