@@ -61,11 +61,11 @@ func (s *Server) receive(ctx context.Context, conn net.Conn, lines *wire.Lines, 
 		case <-deadline.Done():
 		}
 	}
-	ended := !unblock()
+	unblock()
 	switch {
 	case ctx.Err() != nil:
 		return wire.Call{}, fault.New(fault.Unavailable, "the Stem is ending")
-	case ended:
+	case deadline.Err() != nil: // also if the line came with it: the connection may have the deadline already
 		return wire.Call{}, fault.New(fault.Unavailable, "no call came within %v", s.bounds.firstLine).
 			WithHint("send the first line at once; large ones of one uid wait for each other")
 	case errors.Is(err, wire.ErrTooLong):
