@@ -9,7 +9,6 @@ import (
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/grant"
-	"tendril/run"
 )
 
 // permit is what lets a call go on, and how far.
@@ -38,12 +37,12 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 		return permit{}, fault.New(fault.Denied, "no grant is in force").
 			WithRule("a grants file that is not understood grants nothing").WithHint("the Botanist can see why: tendril grant check")
 	}
-	about, own, err := s.substrateAbout(ctx, a, in.Subject())
-	if err != nil {
+	now := time.Now()
+	request := grant.Request{Pollen: a.Name(), Class: d.Name, Defaults: s.defaults(), Now: now}
+	p := permit{scope: grants.Scope(a.Name(), d.Name, now)}
+	if request.Substrate, err = s.substrateAbout(ctx, a, in.Subject(), p.scope); err != nil {
 		return permit{}, err
 	}
-	now := time.Now()
-	request := grant.Request{Pollen: a.Name(), Class: d.Name, Substrate: about, Defaults: s.defaults(), Now: now}
 	if wall, ok := in.(capability.Walled); ok {
 		request.Provider, request.Limits = wall.Wall().Provider, wall.Wall().Limits
 	}
@@ -51,10 +50,7 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 	if !decision.Permitted {
 		return permit{}, refusalOf(decision)
 	}
-	p := permit{rule: decision.Rule, grant: decision.Grant, scope: grants.Scope(a.Name(), d.Name, now)}
-	if in.Subject().Run != "" && !p.scope.Sees(about, own) {
-		return permit{}, noRunOfYours
-	}
+	p.rule, p.grant = decision.Rule, decision.Grant
 	return p, nil
 }
 
@@ -73,38 +69,53 @@ func refusalOf(d grant.Decision) error {
 var noRunOfYours = fault.New(fault.Denied, "it is no run that this Pollen may see").
 	WithRule("a Pollen sees its own runs, and those of others only where its grant says `runs: substrate`")
 
-// substrateAbout returns the name of the Substrate that a subject is about, "" for none,
-// and whether the actor began the run, if it is about one.
-func (s *Stem) substrateAbout(ctx context.Context, a Actor, about capability.Subject) (name string, own bool, err error) {
-	substrate := run.Substrate{}
-	if about.Substrate != nil {
-		substrate = *about.Substrate
-	}
-	if about.Run != "" {
+// substrateAbout returns the name of the Substrate that a subject is about, "" for none. A
+// run has to be in the scope.
+func (s *Stem) substrateAbout(ctx context.Context, a Actor, about capability.Subject, scope grant.Scope) (string, error) {
+	switch {
+	case about.Run != "" && len(scope) == 0:
+		return "", fault.New(fault.Denied, "no grant gives %s this class", a.Name()).
+			WithRule("what no single grant covers is denied").WithHint("the Botanist can permit it: tendril grant add")
+	case about.Run != "":
 		r, err := s.state.Get(ctx, about.Run)
-		if fault.Is(err, fault.NotFound) || err == nil && r.Substrate.Name == "" {
-			return "", false, noRunOfYours
+		if fault.Is(err, fault.NotFound) || err == nil && !scope.Sees(r.Substrate.Name, r.Pollen == a.Name()) {
+			return "", noRunOfYours
 		}
-		if err != nil {
-			return "", false, err
-		}
-		substrate, own = r.Substrate, r.Pollen == a.Name()
-	}
-	if substrate.Path != "" {
-		return "", false, fault.New(fault.Denied, "it is named by its path").
+		return r.Substrate.Name, err
+	case about.Substrate == nil:
+		return "", nil
+	case about.Substrate.Path != "":
+		return "", fault.New(fault.Denied, "it is named by its path").
 			WithRule("only the Botanist names a Substrate by its path").
 			WithHint("use the name that the Botanist gave it: tendril substrate list")
 	}
-	return substrate.Name, own, nil
+	return about.Substrate.Name, nil
 }
 
-// limits are what a run gets that does not ask: the site's defaults, and no more than
-// what the grant has.
-func (p permit) limits(asked, defaults capability.Limits) capability.Limits {
+// limits are what a run is asked to keep, and what it gets for the rest. What the grant
+// names is asked for also where the request is silent: its limit is kept or the run is
+// refused.
+func (p permit) limits(asked, defaults capability.Limits) (capability.Limits, capability.Limits) {
 	if p.grant == nil {
-		return defaults
+		return asked, defaults
 	}
-	return p.grant.Effective(asked, defaults)
+	granted, effective := p.grant.Limits.Limits, p.grant.Effective(asked, defaults)
+	return capability.Limits{
+		CPUs:   insisted(asked.CPUs, granted.CPUs, effective.CPUs),
+		Memory: insisted(asked.Memory, granted.Memory, effective.Memory),
+		Disk:   insisted(asked.Disk, granted.Disk, effective.Disk),
+		Output: insisted(asked.Output, granted.Output, effective.Output),
+		Pids:   insisted(asked.Pids, granted.Pids, effective.Pids),
+		Wall:   insisted(asked.Wall, granted.Wall, effective.Wall),
+		Idle:   insisted(asked.Idle, granted.Idle, effective.Idle),
+	}, defaults
+}
+
+func insisted[T any](asked, granted, effective *T) *T {
+	if granted == nil {
+		return asked
+	}
+	return effective
 }
 
 // accepts reports whether the wall is one that the permit lets a run have. The

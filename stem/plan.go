@@ -84,7 +84,7 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if err := p.repository.CheckWritable(); err != nil {
 		return nil, err
 	}
-	p.limits = specLimits(in.Limits, c.permit.limits(in.Limits, s.config.Defaults))
+	p.limits = specLimits(c.permit.limits(in.Limits, s.config.Defaults))
 	if err := terrarium.ValidateLimits(p.limits); err != nil {
 		return nil, err
 	}

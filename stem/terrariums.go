@@ -60,7 +60,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeI
 	if err := writeEmptyImage(image); err != nil {
 		return capability.ProbeReport{}, err
 	}
-	spec := specLimits(in.Limits, c.permit.limits(in.Limits, s.config.Defaults))
+	spec := specLimits(c.permit.limits(in.Limits, s.config.Defaults))
 	spec.Run = string(id)
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: s.config.Toolchain}
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}
