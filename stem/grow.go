@@ -272,7 +272,11 @@ func (g *growth) feed(ctx context.Context) (stop func()) {
 		g.process.Stdin.Close()
 	} else {
 		go func() { // may outlive the run in a Read that does not return, see capability.WithInput
-			io.Copy(g.process.Stdin, input)
+			source := &failing{Reader: input}
+			io.Copy(g.process.Stdin, source)
+			if source.err != nil && ctx.Err() == nil { // the Sprout takes it for the end
+				g.warn(ctx, "the input broke off: "+source.err.Error())
+			}
 			g.process.Stdin.Close()
 		}()
 	}
@@ -297,6 +301,20 @@ func (g *growth) feed(ctx context.Context) (stop func()) {
 		cancel()
 		<-resized
 	}
+}
+
+// failing is a reader that remembers why it ended, if that was not its end.
+type failing struct {
+	io.Reader
+	err error
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		f.err = err
+	}
+	return n, err
 }
 
 // harvest makes the changed entries a commit on a branch of its own.

@@ -23,6 +23,7 @@ type call struct {
 	name     string // as it was asked for
 	input    capability.Request
 	actor    Actor
+	proven   bool // the actor is who asks, and not only whose proof was refused
 	permit   permit
 	provider terrarium.Provider // of a request that asks for a Terrarium
 	row      int64              // the decision's in the ledger
@@ -76,7 +77,11 @@ func handle[In, Out any](do func(*Stem, context.Context, *call, In) (Out, error)
 type Answer struct {
 	Output any    // of the capability's output type; nil with an error
 	Row    *int64 // the decision's row in the ledger; nil if it could not be recorded
-	Actor  Actor  // who it was, as far as that was proven
+	Actor  Actor  // who it was, as far as that is known
+
+	// Proven says that the Actor is who asked. Without it the Actor only names whose
+	// proof was refused.
+	Proven bool
 }
 
 // Invoke does what the caller asks. It is the only way to a handler: who asks,
@@ -110,7 +115,7 @@ func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func
 	refusal := s.decide(ctx, c, who, read)
 	// What was decided is written down also for a caller who is gone by now.
 	rows, err := s.state.Record(context.WithoutCancel(ctx), c.decision(refusal))
-	answer := Answer{Actor: c.actor}
+	answer := Answer{Actor: c.actor, Proven: c.proven}
 	if err == nil {
 		c.row = rows[0].Seq
 		answer.Row = &c.row
@@ -171,6 +176,7 @@ func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(cap
 	if c.actor, err = s.authenticate(ctx, who); err != nil {
 		return c.deny(err)
 	}
+	c.proven = true
 	if err := errors.Join(unknown, malformed); err != nil {
 		return err
 	}

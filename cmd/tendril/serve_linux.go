@@ -58,7 +58,7 @@ func (k kernel) Call(ctx context.Context, caller api.Caller, name string, input 
 	answer, err := k.stem.InvokeJSON(ctx, who, name, input)
 	return api.Answer{
 		Row: answer.Row, Output: answer.Output, Err: err,
-		Authenticated: answer.Actor.Name() != "", Botanist: answer.Actor.Botanist(),
+		Authenticated: answer.Proven, Botanist: answer.Proven && answer.Actor.Botanist(),
 	}
 }
 
