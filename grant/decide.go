@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tendril/capability"
-	"tendril/fault"
 	"tendril/spelling"
 )
 
@@ -33,7 +32,7 @@ type Decision struct {
 	Index     int    // its place in the file, from 0; -1 if none permits
 
 	Rule    string   // what decided: a line of the file, or the law that denies
-	Missing string   // what a permit would need; empty if permitted or if none can be had
+	Missing string   // what is missing or wrong, in words; empty if permitted
 	Add     string   // the command that would grant it; empty if permitted or if none can
 	Reasons []string // what the file's grants for this Pollen say, in their order
 }
@@ -74,26 +73,6 @@ func (f File) Decide(q Request) Decision {
 	}
 	d.Add = commandToAdd(q)
 	return d
-}
-
-// Refusal is nil for a permit, and otherwise a fault of the kind denied that says
-// who may not do what on what, by which rule and how to change that.
-func (d Decision) Refusal() error {
-	if d.Permitted {
-		return nil
-	}
-	detail := fmt.Sprintf("%s may not %s", clip(d.Request.Pollen), clip(d.Request.Class))
-	if d.Request.Substrate != "" {
-		detail += " on " + clip(d.Request.Substrate)
-	}
-	if d.Missing != "" {
-		detail += ": " + d.Missing
-	}
-	refused := fault.New(fault.Denied, "%s", detail).WithRule(d.Rule)
-	if d.Add != "" {
-		return refused.WithHint("the Botanist can permit it: %s", d.Add)
-	}
-	return refused
 }
 
 // undecidable returns the law that denies a request that no grant could permit, and
