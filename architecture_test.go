@@ -31,11 +31,13 @@ var mayImport = map[string][]string{
 	"rootfs":                  {},
 	"strictyaml":              {"spelling"},
 	"grant":                   {"capability", "destination", "pollen", "spelling", "strictyaml"},
+	"budget":                  {"strictyaml"},
+	"egress":                  {"destination"},
 	"site":                    {"capability", "strictyaml"},
 	"capability":              {"run", "spelling"},
 	"pollen":                  {"spelling"},
 	"ledger":                  {"spelling"},
-	"state":                   {"ledger", "pollen", "run"},
+	"state":                   {"budget", "ledger", "pollen", "run"},
 	"stoma":                   {},
 	"stoma/binary":            {},
 	"stoma/guest":             {"stoma", "ignore"},
@@ -71,7 +73,7 @@ var linksOnly = map[string]struct {
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "strictyaml", "grant", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination"}
+var pure = []string{"fault", "spelling", "strictyaml", "grant", "budget", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination"}
 
 type goPackage struct {
 	ImportPath   string

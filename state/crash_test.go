@@ -36,6 +36,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if path := os.Getenv("SPEND_TO"); path != "" {
+		if err := spendFor(path, run.ID(os.Getenv("SPEND_RUN"))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -42,6 +42,7 @@ CREATE TABLE cancels (
 	createPollen,
 	createLedger,
 	createDaily,
+	createBudget,
 }
 
 // migrate brings the schema to this program's version. In the ordinary case it
