@@ -6,17 +6,25 @@
 // refuses, by name, every field that the provider does not declare.
 package terrarium
 
-import "time"
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tendril/stoma"
+)
 
 // Spec is everything a boundary is made from. The zero value of a field is its
 // safest setting.
 type Spec struct {
-	Run       string    // the run's id; names the sandbox, its directories and its cgroup
-	Rootfs    Rootfs    // exactly one kind of root file system
-	Workspace Workspace // always /workspace inside
-	Network   Network   // what is reachable: nothing
-	Env       []string  // the whole environment inside; nothing is inherited
-	User      User      // zero: the provider's default, which is no account of the host
+	Run       string     // the run's id; names the sandbox, its directories and its cgroup
+	Rootfs    Rootfs     // exactly one kind of root file system
+	Workspace Workspace  // always /workspace inside
+	Network   Network    // what is reachable: nothing
+	Listeners []Listener // loopback ports inside that the Stem answers
+	Env       []string   // the whole environment inside; nothing is inherited
+	User      User       // zero: the provider's default, which is no account of the host
 
 	CPUs   Limit[float64] // processors
 	Memory Limit[int64]   // bytes, swap included
@@ -52,6 +60,10 @@ type Rootfs struct {
 // directories that the Botanist admits, each shown read-only under its own path.
 type HostView struct {
 	Dirs []string
+
+	// Authority is a certificate in PEM that programs inside trust instead of those that
+	// the host trusts; nil: the host's.
+	Authority []byte
 }
 
 // Workspace is what the work starts from.
@@ -73,6 +85,39 @@ func (n Network) String() string {
 	}
 	return "unknown"
 }
+
+// Listener is a port of the loopback inside whose connections come out through the Stoma.
+// Inside nothing looks at them; what they reach is decided by Serve.
+type Listener struct {
+	Name string // no space, no "=" and no ","
+	Port uint16
+
+	// Serve takes one connection, on its own goroutine, and returns soon after it
+	// fails. It is closed then.
+	Serve func(*stoma.Stream)
+}
+
+// ServeConn gives a connection to the listener of that name, and refuses it if there is
+// none: the name is what the guest half claims.
+func (s Spec) ServeConn(name string, conn *stoma.Stream) {
+	if i := slices.IndexFunc(s.Listeners, func(l Listener) bool { return l.Name == name }); i >= 0 {
+		s.Listeners[i].Serve(conn)
+		return
+	}
+	conn.Reset(stoma.CodeRefused, "no such listener")
+}
+
+// DescribeListeners is the value of the field's row.
+func (s Spec) DescribeListeners() string {
+	var words []string
+	for _, l := range s.Listeners {
+		words = append(words, l.String())
+	}
+	return strings.Join(words, ",")
+}
+
+// String is how the guest half takes a listener.
+func (l Listener) String() string { return l.Name + "=" + strconv.Itoa(int(l.Port)) }
 
 // User is the account that the Sprout has inside. Zero is refused except as
 // "the provider's default".

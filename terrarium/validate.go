@@ -92,10 +92,24 @@ func Validate(provider string, can Capabilities, spec Spec) error {
 			return fault.New(fault.Invalid, "environment entry %q is not NAME=value", variable)
 		}
 	}
+	if err := validateListeners(spec.Listeners); err != nil {
+		return err
+	}
 	if err := ValidateLimits(spec); err != nil {
 		return err
 	}
 	return undeclared(provider, can, spec)
+}
+
+func validateListeners(listeners []Listener) error {
+	names, ports := map[string]bool{}, map[uint16]bool{}
+	for _, l := range listeners {
+		if l.Name == "" || strings.ContainsAny(l.Name, " =,\x00") || l.Port == 0 || l.Serve == nil || names[l.Name] || ports[l.Port] {
+			return fault.New(fault.Invalid, "a listener needs a name and a port of its own, and somebody who serves it: %q", l.String())
+		}
+		names[l.Name], ports[l.Port] = true, true
+	}
+	return nil
 }
 
 // ValidateLimits refuses limits that no boundary could mean.

@@ -152,7 +152,8 @@ func (g *scriptedGuest) run(r *request, wait *stoma.Stream) {
 func askedSpec() terrarium.Spec {
 	return terrarium.Spec{
 		Run:       "r-1",
-		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{Dirs: []string{"/opt/tools"}}},
+		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{Dirs: []string{"/opt/tools"}, Authority: []byte("certificate")}},
+		Listeners: []terrarium.Listener{{Name: "proxy", Port: 3128, Serve: func(*stoma.Stream) {}}},
 		Workspace: terrarium.Workspace{Image: "/store/base.erofs", Dir: "/runs/r-1"},
 		Env:       []string{"PATH=/bin"},
 		User:      terrarium.DefaultUser,
@@ -322,6 +323,10 @@ func TestImpossibleSpecs(t *testing.T) {
 		"pids limit":      func(s *terrarium.Spec) { s.Pids.Value = -1 },
 		"wall limit":      func(s *terrarium.Spec) { s.Wall.Value = -1 },
 		"idle limit":      func(s *terrarium.Spec) { s.Idle.Value = -1 },
+		`"a b=3128"`:      func(s *terrarium.Spec) { s.Listeners[0].Name = "a b" },
+		`"proxy=0"`:       func(s *terrarium.Spec) { s.Listeners[0].Port = 0 },
+		"somebody who":    func(s *terrarium.Spec) { s.Listeners[0].Serve = nil },
+		"of its own":      func(s *terrarium.Spec) { s.Listeners = append(s.Listeners, s.Listeners[0]) },
 	} {
 		l := honest()
 		spec := askedSpec()

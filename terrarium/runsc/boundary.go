@@ -3,6 +3,7 @@
 package runsc
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,8 @@ func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, s
 		{Dimension: terrarium.DimensionProcess, Field: "Run", Asked: spec.Run, Applied: spec.Run, How: terrarium.Constructed, Enforced: terrarium.ByHost,
 			Note: fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)},
 		inspected(same(terrarium.DimensionFilesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only; the gofer's mounts are compared with the view")),
+		same(terrarium.DimensionFilesystem, "Rootfs.Host.Authority", authority(spec.Rootfs.Host.Authority), "the certificates that programs inside trust"),
+		same(terrarium.DimensionNetwork, "Listeners", spec.DescribeListeners(), "loopback ports inside, answered by the Stem"),
 		same(terrarium.DimensionFilesystem, "Workspace.Image", filepath.Base(spec.Workspace.Image), "read-only; changes go to the scratch file system"),
 		same(terrarium.DimensionFilesystem, "Workspace.Dir", filepath.Base(spec.Workspace.Dir), "holds only the file behind the scratch file system"),
 		{Dimension: terrarium.DimensionNetwork, Field: "Network", Asked: spec.Network.String(), Applied: terrarium.NetworkNone.String(), How: terrarium.Inspected, Enforced: terrarium.ByHost,
@@ -29,6 +32,14 @@ func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, s
 		{Dimension: terrarium.DimensionProcess, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Probed, Enforced: terrarium.ByHost, Note: "no account of the host"},
 	}
 	return append(rows, limitRows(spec, l, c, inside)...)
+}
+
+// authority names the certificate that the view was given.
+func authority(certificate []byte) string {
+	if certificate == nil {
+		return "the host's"
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(certificate))
 }
 
 func limitRows(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat) []terrarium.Row {

@@ -125,6 +125,14 @@ func fillSkeleton(image *erofs.Writer, view rootfs.View) error {
 	return nil
 }
 
+func listenFlags(listeners []terrarium.Listener) []string {
+	var flags []string
+	for _, l := range listeners {
+		flags = append(flags, "--listen", l.String())
+	}
+	return flags
+}
+
 func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied limits) *specs.Spec {
 	user := fmt.Sprintf("%d:%d", applied.user.UID, applied.user.GID)
 	return &specs.Spec{
@@ -133,9 +141,10 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 		Root:     &specs.Root{Path: emptyRoot, Readonly: !spec.WritableRoot},
 		Process: &specs.Process{
 			User: specs.User{UID: 0, GID: 0},
-			Args: []string{terrarium.StomaInside, "init", "--user", user,
+			Args: slices.Concat([]string{terrarium.StomaInside, "init", "--user", user,
 				"--overlay", insideBase + ":" + insideScratch + ":" + workspace,
 				"--own-dev", "--own-root", "--writable", "/tmp", "--writable", "/home/sprout", "--pids", fmt.Sprint(applied.pids)},
+				listenFlags(spec.Listeners)),
 			Cwd: "/",
 			Env: []string{},
 			Capabilities: &specs.LinuxCapabilities{

@@ -58,21 +58,23 @@ func (*provider) Capabilities() terrarium.Capabilities {
 			probe.RootReadonly, probe.PID1, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
 		},
 		Fields: map[string]terrarium.Enforcement{
-			"Run":              terrarium.ByHost,
-			"Rootfs.Host.Dirs": terrarium.ByHost,
-			"Workspace.Image":  terrarium.ByHost,
-			"Workspace.Dir":    terrarium.ByHost,
-			"Env":              terrarium.ByHost,
-			"User":             terrarium.ByHost,
-			"CPUs":             terrarium.ByHost,
-			"Memory":           terrarium.ByHost,
-			"Disk":             terrarium.ByHost,
-			"Output":           terrarium.ByHost,
-			"Pids":             terrarium.ByHost,
-			"Wall":             terrarium.ByHost,
-			"Idle":             terrarium.ByHost,
-			"Network":          terrarium.ByHost,
-			"WritableRoot":     terrarium.NotKept,
+			"Run":                   terrarium.ByHost,
+			"Rootfs.Host.Dirs":      terrarium.ByHost,
+			"Rootfs.Host.Authority": terrarium.ByHost,
+			"Workspace.Image":       terrarium.ByHost,
+			"Workspace.Dir":         terrarium.ByHost,
+			"Env":                   terrarium.ByHost,
+			"User":                  terrarium.ByHost,
+			"CPUs":                  terrarium.ByHost,
+			"Memory":                terrarium.ByHost,
+			"Disk":                  terrarium.ByHost,
+			"Output":                terrarium.ByHost,
+			"Pids":                  terrarium.ByHost,
+			"Wall":                  terrarium.ByHost,
+			"Idle":                  terrarium.ByHost,
+			"Network":               terrarium.ByHost,
+			"Listeners":             terrarium.ByHost,
+			"WritableRoot":          terrarium.NotKept,
 		},
 	}
 }
@@ -122,6 +124,9 @@ func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
 	if err != nil {
 		return blueprint{}, err
 	}
+	if authority := spec.Rootfs.Host.Authority; authority != nil {
+		view = view.Trusting(authority)
+	}
 	dir := spec.Workspace.Dir
 	b := bundleBelow(dir)
 	return blueprint{
@@ -130,6 +135,9 @@ func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
 		settings: settings(filepath.Join(dir, "gvisor")),
 	}, nil
 }
+
+// maxConns is how many connections a Terrarium may have open to the outside of it.
+const maxConns = 1024
 
 // build makes the Terrarium and reads back what became of it.
 func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrarium, err error) {
@@ -157,7 +165,7 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err != nil {
 		return nil, err
 	}
-	if t.stoma, err = stoma.Connect(ctx, t.process.stream, stoma.Options{}); err != nil {
+	if t.stoma, err = stoma.Connect(ctx, t.process.stream, stoma.Options{Conn: b.spec.ServeConn, MaxConns: maxConns}); err != nil {
 		return nil, t.process.notStarted(ctx, err)
 	}
 	if t.inside, err = t.stoma.Stat(ctx); err != nil {

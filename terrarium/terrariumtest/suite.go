@@ -40,6 +40,8 @@ func properties() []property {
 		{"workspace", testWorkspace},
 		{"output", testOutput},
 		{"trees", testTrees},
+		{"listeners", testListeners},
+		{"authority", testAuthority},
 		{"usage", testUsage},
 		{"memory", testMemory},
 		{"pids", testPids},
@@ -57,21 +59,23 @@ func properties() []property {
 // provenBy names the property in which a field of Spec is held to. A field without a
 // row here is a promise that nobody tests.
 var provenBy = map[string]string{
-	"Run":              "sweep",
-	"Rootfs.Host.Dirs": "toolchain",
-	"Workspace.Image":  "workspace",
-	"Workspace.Dir":    "close",
-	"Env":              "inside",
-	"User":             "inside",
-	"Network":          "seals",
-	"CPUs":             "cpu",
-	"Memory":           "memory",
-	"Disk":             "disk",
-	"Output":           "output", // the wall delivers every byte; the Stem counts them
-	"Pids":             "pids",
-	"Wall":             "wall",
-	"Idle":             "usage", // the wall says what is used; the Stem decides what is idle
-	"WritableRoot":     "seals", // read-only: the seal root-readonly
+	"Run":                   "sweep",
+	"Rootfs.Host.Dirs":      "toolchain",
+	"Rootfs.Host.Authority": "authority",
+	"Workspace.Image":       "workspace",
+	"Workspace.Dir":         "close",
+	"Env":                   "inside",
+	"User":                  "inside",
+	"Network":               "seals",
+	"Listeners":             "listeners",
+	"CPUs":                  "cpu",
+	"Memory":                "memory",
+	"Disk":                  "disk",
+	"Output":                "output", // the wall delivers every byte; the Stem counts them
+	"Pids":                  "pids",
+	"Wall":                  "wall",
+	"Idle":                  "usage", // the wall says what is used; the Stem decides what is idle
+	"WritableRoot":          "seals", // read-only: the seal root-readonly
 }
 
 // Run holds the provider that open returns to its word. Open is called for every

@@ -1,0 +1,69 @@
+//go:build linux
+
+package terrariumtest
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tendril/stoma"
+	"tendril/terrarium"
+)
+
+// testListeners: a connection to a port that was asked for comes out and is answered, byte
+// for byte and in both directions, half-closed as TCP is; any other port is closed. What
+// one Terrarium listens on, another cannot reach.
+func testListeners(t *testing.T, g *ground) {
+	var served atomic.Int64
+	echo := terrarium.Listener{Name: "echo", Port: 3128, Serve: func(conn *stoma.Stream) {
+		served.Add(1)
+		all, err := io.ReadAll(io.LimitReader(conn, 1<<20))
+		if err != nil {
+			t.Errorf("reading what came out: %v", err)
+		}
+		conn.Write(bytes.ToUpper(all))
+		conn.CloseWrite()
+		io.Copy(io.Discard, conn)
+	}}
+	b := g.open(t, func(s *terrarium.Spec) { s.Listeners = []terrarium.Listener{echo} })
+	if e := b.run(t, "bash", "-c", dial+`dial 3128 hello`); e.stdout != "HELLO" {
+		t.Errorf("a connection to the listener: %s", e)
+	}
+	if e := b.run(t, "bash", "-c", dial+`for i in 1 2 3 4 5 6 7 8; do dial 3128 hello & done; wait`); strings.Count(e.stdout, "HELLO") != 8 {
+		t.Errorf("eight connections at once: %s", e)
+	}
+	if served.Load() != 9 {
+		t.Errorf("%d connections came out", served.Load())
+	}
+	if e := b.run(t, "bash", "-c", dial+`dial 3129 hello`); e.ok() {
+		t.Errorf("a port that nobody asked for: %s", e)
+	}
+	other := g.open(t, nil)
+	if e := other.run(t, "bash", "-c", dial+`dial 3128 hello`); e.ok() {
+		t.Errorf("another Terrarium reached the listener: %s", e)
+	}
+}
+
+// dial defines a function that sends a word to a port of the loopback, ends its half, and
+// prints the answer.
+const dial = `dial() { perl -e '
+use Socket; my ($port, $word) = @ARGV;
+socket(S, PF_INET, SOCK_STREAM, 0) or exit 8;
+connect(S, sockaddr_in($port, INADDR_LOOPBACK)) or exit 7;
+send(S, $word, 0); shutdown(S, 1); print <S>' "$1" "$2"; }
+`
+
+// testAuthority: programs inside trust the certificate that was given, and no other.
+func testAuthority(t *testing.T, g *ground) {
+	const certificate = "-----BEGIN CERTIFICATE-----\nbm90aGluZw==\n-----END CERTIFICATE-----\n"
+	b := g.open(t, func(s *terrarium.Spec) { s.Rootfs.Host.Authority = []byte(certificate) })
+	if got := b.sh(t, `cat /etc/ssl/certs/ca-certificates.crt`); got != certificate {
+		t.Errorf("programs trust %q", got)
+	}
+	if got := b.sh(t, `ls /etc/ssl/certs | wc -l`); strings.TrimSpace(got) != "1" {
+		t.Errorf("beside it there are %s", got)
+	}
+}
