@@ -16,6 +16,15 @@ type Rule struct {
 	Port    Port          `yaml:"port" json:"port,omitzero"`       // not set: the scheme's
 	Methods Methods       `yaml:"methods" json:"methods,omitzero"` // not set: GET and HEAD
 	Paths   []PathPattern `yaml:"paths" json:"paths,omitzero"`     // not set: every path
+
+	// Networks are those in which the host may lie although they are not globally
+	// reachable. Not set: none. They are for whoever dials; a decision does not look at
+	// addresses.
+	Networks []Network `yaml:"networks" json:"networks,omitzero"`
+
+	// WebSocket permits a request to become a WebSocket, in which nobody looks at what is
+	// said.
+	WebSocket bool `yaml:"websocket" json:"websocket,omitzero"`
 }
 
 // Validate refuses a rule that has no host, a list that is empty or says something
@@ -29,8 +38,13 @@ func (r Rule) Validate() error {
 	case r.Paths != nil && len(r.Paths) == 0:
 		return fault.New(fault.Invalid, "the list of paths is empty").WithHint("remove the key to permit every path, or the rule to permit nothing")
 	}
+	if r.Networks != nil && len(r.Networks) == 0 {
+		return fault.New(fault.Invalid, "the list of networks is empty").WithHint("remove the key: a host lies in no network but the public ones")
+	}
 	if slices.Contains(r.Methods, Any) {
 		switch {
+		case r.WebSocket:
+			return fault.New(fault.Invalid, "a rule with `methods: any` has a websocket").WithHint("its tunnel carries anything; remove the key")
 		case len(r.Methods) > 1:
 			return fault.New(fault.Invalid, "`any` stands beside other methods").WithHint("write `methods: any` for a tunnel that nobody looks into, or name methods")
 		case r.Paths != nil:
@@ -44,6 +58,9 @@ func (r Rule) Validate() error {
 	}
 	if path, ok := repeated(r.Paths); ok {
 		return fault.New(fault.Invalid, "the path %s comes twice", path)
+	}
+	if network, ok := repeated(r.Networks); ok {
+		return fault.New(fault.Invalid, "the network %s comes twice", network)
 	}
 	return nil
 }
@@ -104,8 +121,14 @@ func (r Rule) Covers(other Rule) bool {
 	if !r.Host.covers(other.Host) || r.scheme() != other.scheme() || r.port() != other.port() {
 		return false
 	}
+	if slices.ContainsFunc(other.Networks, func(n Network) bool { return !slices.ContainsFunc(r.Networks, n.within) }) {
+		return false
+	}
 	if r.Tunnel() {
 		return true
+	}
+	if other.WebSocket && !r.WebSocket {
+		return false
 	}
 	if slices.ContainsFunc(other.methods(), func(m Method) bool { return !r.permitsMethod(m) }) {
 		return false
