@@ -35,7 +35,9 @@ const Largest = 256 << 10
 // never taken for a number or for true and false, nor the other way round. A
 // field's own UnmarshalText decides what its text may be (of a map, its key's too; a
 // list that has one may be written as a single value),
-// and the own Validate of any other value that has one, what it may be.
+// and the own Validate of any other value that has one, what it may be. A struct's own
+// RefuseKey may say why a key that it does not have is refused, where that is more than
+// a slip; nil leaves it to the decoder.
 //
 // T is a struct with an int field tagged `version`. The keys of an embedded struct
 // tagged `yaml:",inline"` are keys of the struct around it. A field of the type [Line]
@@ -176,6 +178,7 @@ func (d decoder) version(root *yaml.Node) error {
 type (
 	textUnmarshaler interface{ UnmarshalText([]byte) error }
 	validator       interface{ Validate() error }
+	keyRefuser      interface{ RefuseKey(key string) error }
 )
 
 // decode puts a node's value into v. It does so by itself, because yaml takes
@@ -256,7 +259,7 @@ func (d decoder) object(node *yaml.Node, key string, v reflect.Value) error {
 		name := node.Content[i].Value
 		field, ok := fields[name]
 		if !ok {
-			return d.unknown(node.Content[i], known)
+			return d.unknown(node.Content[i], known, v)
 		}
 		if err := d.decode(node.Content[i+1], name, field); err != nil {
 			return err
@@ -296,7 +299,12 @@ func setLine(v reflect.Value, line int) {
 	}
 }
 
-func (d decoder) unknown(key *yaml.Node, known []string) error {
+func (d decoder) unknown(key *yaml.Node, known []string, of reflect.Value) error {
+	if own, ok := of.Interface().(keyRefuser); ok {
+		if err := own.RefuseKey(key.Value); err != nil {
+			return d.because(key, key.Value, err)
+		}
+	}
 	if nearest, ok := spelling.Nearest(key.Value, known); ok {
 		return d.refuse(key.Line, "unknown key %q (did you mean %q?)", clip(key.Value), nearest)
 	}

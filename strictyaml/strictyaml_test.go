@@ -42,6 +42,13 @@ type inner struct {
 	Deep []string `yaml:"deep"`
 }
 
+func (inner) RefuseKey(key string) error {
+	if key != "shallow" {
+		return nil
+	}
+	return fault.New(fault.Invalid, "nothing here is shallow").WithHint("dig")
+}
+
 // lower is text that reads itself.
 type lower string
 
@@ -107,6 +114,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"items:\n  - '-': 3\n":                            `f:3: unknown key "-"`,
 		"items:\n  - '': 3\n":                             `f:3: unknown key ""`,
 		"items:\n  - shared: {first: a}\n":                `f:3: unknown key "shared"`,
+		"items:\n  - inner: {shallow: a}\n":               `f:3: shallow: nothing here is shallow`,
+		"items:\n  - inner: {shallo: a}\n":                `f:3: unknown key "shallo"`,
 		"items:\n  - frist: a\n":                          `f:3: unknown key "frist" (did you mean "first"?)`,
 		"items:\n  - first: a\n    first: b\n":            `f:4: key "first" comes twice; the first is on line 3`,
 	} {
