@@ -50,9 +50,14 @@ type OutputChunk struct {
 
 // EgressDecision says what became of one attempt to reach something outside.
 type EgressDecision struct {
-	Destination string `json:"destination"`
+	Destination string `json:"destination"` // scheme, host and port; what else was asked for is the Sprout's own
+	Method      string `json:"method"`      // CONNECT for a connection
 	Allowed     bool   `json:"allowed"`
-	Rule        string `json:"rule"` // what decided
+	Rule        string `json:"rule"`     // what decided
+	Status      int    `json:"status"`   // of the answer; 0 if there was none
+	Sent        int64  `json:"sent"`     // bytes of bodies, or of a tunnel
+	Received    int64  `json:"received"` // the same
+	Failure     string `json:"failure"`  // why there is no answer, or less than all of it; empty if all went well
 }
 
 // LimitReached says which bound ended the run.

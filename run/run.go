@@ -42,6 +42,7 @@ type Run struct {
 	Flags      []Flag  `json:"flags"`      // what a reviewer of the Fruit must see
 	Boundary   []Row   `json:"boundary"`   // what was asked of the wall and what was applied
 	Unenforced []Limit `json:"unenforced"` // limits that this host could not enforce
+	Egress     []Reach `json:"egress"`     // what was reached and what was refused, by destination
 	Review     *Review `json:"review"`     // what the Botanist decided about the Fruit
 
 	Error      *Error `json:"error"`
@@ -110,6 +111,15 @@ type Flag struct {
 	Kind string `json:"kind"` // a stable word, such as "ci-workflow"
 	Path Path   `json:"path"`
 	Note string `json:"note"` // why it matters, for a person
+}
+
+// Reach sums up what a run asked of one destination.
+type Reach struct {
+	Destination string `json:"destination"` // scheme, host and port; "other" for all beyond the first hundred
+	Allowed     int64  `json:"allowed"`     // decisions
+	Refused     int64  `json:"refused"`
+	Sent        int64  `json:"sent"` // bytes of bodies, or of tunnels
+	Received    int64  `json:"received"`
 }
 
 // Row is one property of the boundary: what was asked, what was applied, how

@@ -22,7 +22,7 @@ func TestARecordAlwaysHasEveryKey(t *testing.T) {
 	}
 	const want = `{"run":"r-01jd","state":"queued","pollen":"botanist","substrate":"handbook","base":null,` +
 		`"branch":null,"commit":null,"provider":null,"exit":null,"stop":null,"partial":false,"verdict":null,` +
-		`"changed":0,"ignored":0,"skipped":0,"dirty":false,"flags":[],"boundary":[],"unenforced":[],"review":null,` +
+		`"changed":0,"ignored":0,"skipped":0,"dirty":false,"flags":[],"boundary":[],"unenforced":[],"egress":[],"review":null,` +
 		`"error":null,"started":null,"duration_ms":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -40,7 +40,7 @@ func TestAFullRecord(t *testing.T) {
 		Base:      new("0123"), Branch: new(id.Branch()), Commit: new("4567"), Provider: new("runsc"),
 		Exit: &Exit{Code: new(0)}, Stop: &Stop{Limit: Memory}, Verdict: new(Inconclusive), Changed: 3,
 		Flags:      []Flag{{Kind: "symlink", Path: "a/b", Note: "leaves the tree"}},
-		Unenforced: []Limit{Memory},
+		Unenforced: []Limit{Memory}, Egress: []Reach{{"https://example.com:443", 2, 1, 3, 4}},
 		Error:      ErrorOf(fault.New(fault.Denied, "no").WithRule("grant")),
 		Started:    new(At(time.Date(2026, 11, 5, 13, 0, 0, 123_999_999, time.FixedZone("", 3600)))),
 		DurationMS: new(int64(812)),
@@ -304,13 +304,14 @@ func TestExitStatus(t *testing.T) {
 func TestEvents(t *testing.T) {
 	at := At(time.UnixMilli(1_790_000_000_123))
 	for want, data := range map[string]Data{
-		`"kind":"state","data":{"state":"running"}`:                                              StateChange{Running},
-		`"kind":"output","data":{"fd":1,"b64":"AP8="}`:                                           OutputChunk{1, []byte("\x00\xff")},
-		`"kind":"output","data":{"fd":2,"b64":""}`:                                               OutputChunk{2, []byte{}},
-		`"kind":"egress","data":{"destination":"example.com:443","allowed":false,"rule":"none"}`: EgressDecision{"example.com:443", false, "none"},
-		`"kind":"limit","data":{"limit":"disk"}`:                                                 LimitReached{Disk},
-		`"kind":"warning","data":{"detail":"d","hint":null}`:                                     Warning{Detail: "d"},
-		`"kind":"verdict","data":{"verdict":"clean","reasons":["r"]}`:                            VerdictGiven{Clean, []string{"r"}},
+		`"kind":"state","data":{"state":"running"}`:    StateChange{Running},
+		`"kind":"output","data":{"fd":1,"b64":"AP8="}`: OutputChunk{1, []byte("\x00\xff")},
+		`"kind":"output","data":{"fd":2,"b64":""}`:     OutputChunk{2, []byte{}},
+		`"kind":"egress","data":{"destination":"https://example.com:443","method":"GET","allowed":true,"rule":"grants.yaml:3","status":200,"sent":1,"received":2,"failure":""}`: EgressDecision{
+			Destination: "https://example.com:443", Method: "GET", Allowed: true, Rule: "grants.yaml:3", Status: 200, Sent: 1, Received: 2},
+		`"kind":"limit","data":{"limit":"disk"}`:                      LimitReached{Disk},
+		`"kind":"warning","data":{"detail":"d","hint":null}`:          Warning{Detail: "d"},
+		`"kind":"verdict","data":{"verdict":"clean","reasons":["r"]}`: VerdictGiven{Clean, []string{"r"}},
 	} {
 		e := Event{ID: 17, Run: "r-01jd0000000000000000000000", Time: at, Data: data}
 		got, err := json.Marshal(e)

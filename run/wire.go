@@ -132,6 +132,9 @@ func (r Run) MarshalJSON() ([]byte, error) {
 	if p.Unenforced == nil {
 		p.Unenforced = []Limit{}
 	}
+	if p.Egress == nil {
+		p.Egress = []Reach{}
+	}
 	return json.Marshal(p)
 }
 

@@ -72,8 +72,8 @@ func (s *Store) UpdateRun(ctx context.Context, id run.ID, change func(*run.Run) 
 			return err
 		}
 		after = before
-		after.Flags, after.Boundary, after.Unenforced = // change may append
-			slices.Clone(before.Flags), slices.Clone(before.Boundary), slices.Clone(before.Unenforced)
+		after.Flags, after.Boundary, after.Unenforced, after.Egress = // change may append
+			slices.Clone(before.Flags), slices.Clone(before.Boundary), slices.Clone(before.Unenforced), slices.Clone(before.Egress)
 		if err := change(&after); err != nil {
 			return err
 		}
