@@ -87,7 +87,8 @@ func (d *Dialer) resolve(ctx context.Context, host destination.Host) ([]netip.Ad
 		return nil, unresolved(host, err)
 	}
 	if len(answers) > mostAnswers {
-		return nil, fault.New(fault.Unavailable, "%s has %d addresses, and no more than %d are looked at", host, len(answers), mostAnswers)
+		return nil, fault.New(fault.Unavailable, "%s has %d addresses, and no more than %d are looked at", host, len(answers), mostAnswers).
+			WithHint("name a host that has fewer, if there is one")
 	}
 	var addresses []netip.Addr
 	for _, answer := range answers {
@@ -167,9 +168,11 @@ func interfaces() ([]netip.Addr, error) {
 	}
 	var own []netip.Addr
 	for _, a := range list {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			own = append(own, prefix.Addr().Unmap())
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			return nil, err
 		}
+		own = append(own, prefix.Addr().Unmap())
 	}
 	return own, nil
 }
