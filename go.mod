@@ -3,6 +3,7 @@ module tendril
 go 1.26.3
 
 require (
+	filippo.io/age v1.3.2
 	code.dny.dev/ssrf v0.3.0 // an oracle of egress's tests
 	github.com/alecthomas/kong v1.17.0
 	github.com/google/go-cmp v0.7.0
@@ -16,7 +17,6 @@ require (
 )
 
 require (
-	filippo.io/age v1.3.2 // indirect
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
 	github.com/cilium/ebpf v0.16.0 // indirect
