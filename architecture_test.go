@@ -33,7 +33,11 @@ var mayImport = map[string][]string{
 	"grant":                   {"capability", "destination", "pollen", "spelling", "strictyaml"},
 	"budget":                  {"strictyaml"},
 	"egress":                  {"destination"},
+	"credential":              {"destination", "spelling", "strictyaml"},
+	"credential/leak":         {"credential"},
+	"credential/attach":       {"credential", "credential/leak", "destination"},
 	"site":                    {"capability", "strictyaml"},
+	"credential/source":       {"credential", "site"},
 	"capability":              {"run", "spelling"},
 	"pollen":                  {"spelling"},
 	"ledger":                  {"spelling"},
@@ -68,12 +72,13 @@ var linksOnly = map[string]struct {
 	"gvisor.dev/gvisor": {[]string{"terrarium/runsc/sandbox", "bench/baseline", "erofs", "substrate"},
 		"gVisor compiles for minutes and belongs in re-executed processes only (erofs, substrate: its reader as an oracle in tests)"},
 	"modernc.org/sqlite":         {[]string{"state"}, "one package owns the database"},
+	"filippo.io/age":             {[]string{"credential/source"}, "one package reads secrets"},
 	"github.com/alecthomas/kong": {[]string{"cmd/tendril"}, "the command line is an edge"},
 	"go.yaml.in/yaml":            {[]string{"strictyaml", "rootfs"}, "one strict decoder reads the control plane's files (rootfs: in tests)"},
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "strictyaml", "grant", "budget", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination"}
+var pure = []string{"fault", "spelling", "strictyaml", "grant", "budget", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination", "credential", "credential/leak"}
 
 type goPackage struct {
 	ImportPath   string
