@@ -119,7 +119,7 @@ func TestDialLiteral(t *testing.T) {
 
 func TestFailover(t *testing.T) {
 	world := newInternet(t)
-	d := Dialer{Resolver: answers("1.1.1.1", "1.0.0.1", "9.9.9.9"), Connect: world.Connect}
+	d := Dialer{Resolver: answers("1.1.1.1", "1.0.0.1", "::ffff:1.1.1.1", "1.1.1.1", "9.9.9.9"), Connect: world.Connect}
 	world.closed = []netip.AddrPort{netip.MustParseAddrPort("1.1.1.1:443"), netip.MustParseAddrPort("1.0.0.1:443")}
 	if reached, err := dial(&d, authority(t, "x.example.org:443")); err != nil || reached.String() != "9.9.9.9:443" {
 		t.Errorf("%s, %v", reached, err)

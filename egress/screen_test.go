@@ -52,6 +52,16 @@ func TestBrokenResponses(t *testing.T) {
 			t.Errorf("the first %d of %d bytes are a response: %x", n, len(whole), screened)
 		}
 	}
+	// One that says itself that it is cut off breaks off anywhere behind the question; it
+	// answers nothing, and the resolver asks again over TCP.
+	m.Truncated = true
+	whole = pack(t, m)
+	for n := range whole {
+		screened, err := answering(asked, whole[:n])
+		if (err == nil) != (n >= len(asked)) || err == nil && len(screened) != len(asked) {
+			t.Errorf("the first %d of %d bytes of what is cut off: %x, %v", n, len(whole), screened, err)
+		}
+	}
 	for n := range asked {
 		if _, err := answering(asked[:n], whole); err == nil {
 			t.Errorf("the first %d of %d bytes are a query", n, len(asked))
