@@ -33,6 +33,8 @@ var mayImport = map[string][]string{
 	"grant":                   {"capability", "destination", "pollen", "spelling", "strictyaml"},
 	"budget":                  {"strictyaml"},
 	"egress":                  {"destination"},
+	"egress/authority":        {"destination"},
+	"egress/proxy":            {"destination", "display", "egress/authority"},
 	"credential":              {"destination", "spelling", "strictyaml"},
 	"credential/leak":         {"credential"},
 	"credential/attach":       {"credential", "credential/leak", "destination"},

@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+
+	"tendril/destination"
+)
+
+// forward decides a request, and if it is permitted sends it on and its answer back.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, url destination.URL) {
+	ctx := r.Context()
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return
+	}
+	if p.bytes.exhausted() {
+		exhausted().of(r.Method, url.String()).answer(w, r)
+		return
+	}
+	p.requests.Add(1)
+	verdict, err := p.gate.Request(ctx, url, r.Method)
+	if err != nil {
+		unjudged(err).of(r.Method, url.String()).answer(w, r)
+		return
+	}
+	f := &forwarding{proxy: p, w: w, r: r, url: url, verdict: verdict}
+	defer func() { // also when the answer is cut, which is a panic
+		verdict.done(f.outcome())
+	}()
+	if d := f.run(); d != nil {
+		d.of(r.Method, url.String()).answer(w, r)
+	}
+}
+
+// forwarding is one request that was decided, on its way.
+type forwarding struct {
+	proxy   *Proxy
+	w       http.ResponseWriter
+	r       *http.Request
+	url     destination.URL
+	verdict Verdict
+
+	body     *requestBody // nil: there is none
+	address  netip.AddrPort
+	status   int
+	received atomic.Int64
+	failure  Failure
+}
+
+func (f *forwarding) outcome() Outcome {
+	o := Outcome{Address: f.address, Status: f.status, Received: f.received.Load(), Failure: f.failure}
+	if f.body != nil {
+		o.Sent = f.body.sent.Load()
+	}
+	return o
+}
+
+// run returns the denial that has to be answered, if nothing was answered yet.
+func (f *forwarding) run() *denial {
+	upgrade := isWebSocket(f.r)
+	switch {
+	case !f.verdict.Allowed:
+		f.failure = Refused
+		return deniedBy(f.verdict)
+	case upgrade && !f.verdict.WebSocket:
+		f.failure = Refused
+		return refuse(http.StatusForbidden, ruleWebSocket, "the request is permitted, but not to become a WebSocket").
+			hint("ask whoever granted this run to permit WebSockets there")
+	}
+	out, d := f.outgoing(upgrade)
+	if d != nil {
+		return d
+	}
+	// Without this, a server of HTTP/1.1 reads the rest of a request before the first
+	// byte of its answer. HTTP/2 knows no other way, and says so with an error.
+	_ = http.NewResponseController(f.w).EnableFullDuplex()
+	response, address, err := f.proxy.upstreams.roundTrip(out, f.verdict.Networks)
+	f.address = address
+	if err != nil {
+		if f.body != nil {
+			if d := f.body.malformed(); d != nil {
+				f.failure = Gone
+				return d
+			}
+		}
+		d, f.failure = f.proxy.failed(f.r.Context(), err, f.url.Authority())
+		return d
+	}
+	defer response.Body.Close()
+	f.status = response.StatusCode
+	if !f.clean(response.Header) {
+		f.failure = Leak
+		return leaked()
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		return f.switchProtocols(response)
+	}
+	f.answer(response)
+	return nil
+}
