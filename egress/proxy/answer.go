@@ -1,33 +1,44 @@
 package proxy
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
+
+	"tendril/destination"
+	"tendril/fault"
 )
 
-// clean reports whether the credential is not in a header or a trailer.
-func (f *forwarding) clean(header http.Header) bool { return clean(f.verdict, header) }
-
-func clean(v Verdict, header http.Header) bool {
-	if v.Scan == nil {
-		return true
+// receive counts what is read of an answer's body, and has the answer looked through.
+func receive(response *http.Response, v Verdict, count *atomic.Int64) *denial {
+	response.Body = countedBody{response.Body, count}
+	if v.Response == nil {
+		return nil
 	}
-	var text bytes.Buffer
-	for name, values := range header {
-		for _, value := range values {
-			text.WriteString(name + ": " + value + "\n")
-		}
+	if err := v.Response(response); err != nil {
+		return notPassed(err)
 	}
-	scanned := v.Scan(io.NopCloser(&text))
-	defer scanned.Close()
-	_, err := io.Copy(io.Discard, scanned)
-	return err == nil
+	return nil
 }
 
-func leaked() *denial {
-	return refuse(http.StatusBadGateway, ruleLeak, "the answer held the credential that was attached, and was not passed on")
+// notPassed is the denial of an answer in which something was found.
+func notPassed(err error) *denial {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.Denied {
+		return &denial{status: http.StatusBadGateway, fault: f}
+	}
+	return refuse(http.StatusBadGateway, ruleCredential, "the answer could not be looked through for the credential, and was not passed on")
+}
+
+// broken says why reading an answer's body failed.
+func (p *Proxy) broken(ctx context.Context, err error, url destination.URL) (*denial, Failure) {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind == fault.Denied {
+		return notPassed(err), Leak
+	}
+	return p.failed(ctx, err, url.Authority())
 }
 
 // answer passes an answer on. If it cannot be passed on whole, the client's stream is
@@ -52,25 +63,13 @@ func (f *forwarding) answer(response *http.Response) {
 	if response.ContentLength < 0 {
 		_ = f.flush() // there may be nothing more for a long time
 	}
-	counted := &countedBody{ReadCloser: response.Body, count: &f.received}
-	var body io.ReadCloser = counted
-	if f.verdict.Scan != nil {
-		body = f.verdict.Scan(body)
-		defer body.Close()
-	}
 	var passedOn atomic.Int64
-	if failure := carry(flushing{f}, body, &passedOn, Gone, Cut); failure != "" {
-		if failure == Cut && (counted.err == nil || counted.err == io.EOF) {
-			failure = Leak // it was the scan that failed
-		} else if failure == Cut {
-			_, failure = f.proxy.failed(f.r.Context(), counted.err, f.url.Authority())
-		}
-		f.failure = failure
-		panic(http.ErrAbortHandler) // cuts the stream
+	failure, err := carry(flushing{f}, response.Body, &passedOn, Gone, Cut)
+	if failure == Cut {
+		_, failure = f.proxy.broken(f.r.Context(), err, f.url)
 	}
-	if !f.clean(response.Trailer) {
-		f.failure = Leak
-		panic(http.ErrAbortHandler)
+	if f.failure = failure; failure != "" {
+		panic(http.ErrAbortHandler) // cuts the stream
 	}
 	for name, values := range response.Trailer {
 		if !mayTrail(name) {
@@ -95,18 +94,14 @@ func (w flushing) Write(p []byte) (int, error) {
 
 func (f *forwarding) flush() error { return http.NewResponseController(f.w).Flush() }
 
-// countedBody counts what is read of a body, and keeps the error that ended it.
+// countedBody counts what is read of a body.
 type countedBody struct {
 	io.ReadCloser
 	count *atomic.Int64
-	err   error
 }
 
-func (b *countedBody) Read(p []byte) (int, error) {
+func (b countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.count.Add(int64(n))
-	if err != nil {
-		b.err = err
-	}
 	return n, err
 }

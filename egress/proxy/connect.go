@@ -138,7 +138,7 @@ func (p *Proxy) tunnel(ctx context.Context, c *clientConn, rest io.Reader, h *he
 func (p *Proxy) exchange(client io.WriteCloser, from io.Reader, upstream io.ReadWriteCloser, sent, received *atomic.Int64) Failure {
 	var once sync.Once
 	var failure Failure
-	fail := func(f Failure) {
+	fail := func(f Failure, _ error) {
 		if f == "" {
 			return
 		}
@@ -171,23 +171,23 @@ func closeWrite(to io.Closer) {
 	_ = to.Close()
 }
 
-// carry copies until the source ends. It says which side failed.
-func carry(to io.Writer, from io.Reader, count *atomic.Int64, writing, reading Failure) Failure {
+// carry copies until the source ends. It says which side failed, and how.
+func carry(to io.Writer, from io.Reader, count *atomic.Int64, writing, reading Failure) (Failure, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
 		n, err := from.Read(*buffer)
 		if n > 0 {
 			if _, err := to.Write((*buffer)[:n]); err != nil {
-				return writing
+				return writing, err
 			}
 			count.Add(int64(n))
 		}
 		switch {
 		case err == io.EOF:
-			return ""
+			return "", nil
 		case err != nil:
-			return reading
+			return reading, err
 		}
 	}
 }

@@ -16,14 +16,13 @@ import (
 // The rules that this package itself decides by. Others come from the gate and the
 // dialer.
 const (
-	ruleHTTP      = "http"      // what is asked is not one request
-	ruleAuthority = "authority" // the names of the server do not agree
-	ruleEgress    = "egress"    // what the gate refuses without naming a rule
-	ruleWebSocket = "websocket"
-	ruleLimit     = "limits.egress"
-	ruleUpstream  = "upstream" // nothing was refused; there is no answer to pass on
-	ruleLeak      = "credential.leak"
-	ruleBroker    = "credential"
+	ruleHTTP       = "http"      // what is asked is not one request
+	ruleAuthority  = "authority" // the names of the server do not agree
+	ruleEgress     = "egress"    // what the gate refuses without naming a rule
+	ruleWebSocket  = "websocket"
+	ruleLimit      = "limits.egress"
+	ruleUpstream   = "upstream" // nothing was refused; there is no answer to pass on
+	ruleCredential = "credential"
 )
 
 // denial is an answer that this proxy makes itself.

@@ -90,14 +90,15 @@ func (f *forwarding) run() *denial {
 		d, f.failure = f.proxy.failed(f.r.Context(), err, f.url.Authority())
 		return d
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // which may have been replaced by then
 	f.status = response.StatusCode
-	if !f.clean(response.Header) {
+	switched := response.Body
+	if d := receive(response, f.verdict, &f.received); d != nil {
 		f.failure = Leak
-		return leaked()
+		return d
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		return f.switchProtocols(response)
+		return f.switchProtocols(response, switched)
 	}
 	f.answer(response)
 	return nil

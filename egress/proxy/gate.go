@@ -39,14 +39,15 @@ type Verdict struct {
 	// what is said.
 	WebSocket bool
 
-	// Attach puts the credential on a request that was decided, and changes nothing
-	// else of it. Nil: there is none.
+	// Attach puts the credential on a request that was decided, and changes nothing of
+	// where it goes. Nil: there is none.
 	Attach func(ctx context.Context, r *http.Request) error
 
-	// Scan returns a reader that fails when what it reads holds the credential. It is
-	// asked about the header of an answer, its body and its trailer. Nil: nothing is
-	// looked for.
-	Scan func(io.ReadCloser) io.ReadCloser
+	// Response looks through the answer for what must not come back: at its header at
+	// once, at its body and trailer while they are read. It may replace the body by a
+	// reader that fails. Its faults of the kind denied are shown inside. It is called
+	// after Attach, once, and may be nil.
+	Response func(r *http.Response) error
 
 	// Done is told what became of the request, exactly once, also if it was refused.
 	// It must not wait for the proxy. Nil: nobody wants to know.
@@ -65,15 +66,16 @@ type Failure string
 
 // The failures.
 const (
-	Refused     Failure = "refused"     // it was not permitted, here or by the dialer
-	Hello       Failure = "hello"       // of a CONNECT: what follows is not the TLS that was asked for
-	Unreachable Failure = "unreachable" // no connection
-	Untrusted   Failure = "untrusted"   // the server's certificate proves nothing
-	Late        Failure = "late"        // the upstream took too long
-	Cut         Failure = "cut"         // the upstream ended early, or made no sense
-	Gone        Failure = "gone"        // the client ended early
-	Leak        Failure = "leak"        // the answer held the credential
-	Exhausted   Failure = "exhausted"   // the run has used all the bytes that it may
+	Refused      Failure = "refused"     // it was not permitted, here or by the dialer
+	Hello        Failure = "hello"       // of a CONNECT: what follows is not the TLS that was asked for
+	NoCredential Failure = "credential"  // there is one to attach, and it could not be
+	Unreachable  Failure = "unreachable" // no connection
+	Untrusted    Failure = "untrusted"   // the server's certificate proves nothing
+	Late         Failure = "late"        // the upstream took too long
+	Cut          Failure = "cut"         // the upstream ended early, or made no sense
+	Gone         Failure = "gone"        // the client ended early
+	Leak         Failure = "leak"        // the answer held the credential
+	Exhausted    Failure = "exhausted"   // the run has used all the bytes that it may
 )
 
 // Outcome is what became of a request or of a tunnel.

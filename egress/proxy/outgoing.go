@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"tendril/destination"
+	"tendril/fault"
 )
 
 // outgoing returns the request as it leaves, with its credential.
@@ -24,7 +25,7 @@ func (f *forwarding) outgoing(upgrade bool) (*http.Request, *denial) {
 		out.Header["User-Agent"] = nil // or net/http sends its own
 	}
 	if lists(f.r.Header, "Te", "trailers") {
-		out.Header.Set("Te", "trailers") // gRPC does without nothing else
+		out.Header.Set("Te", "trailers") // gRPC insists on it
 	}
 	if upgrade {
 		if f.r.ContentLength != 0 {
@@ -52,7 +53,7 @@ func (f *forwarding) outgoing(upgrade bool) (*http.Request, *denial) {
 		}
 	}
 	if d := attach(out, f.verdict, f.url); d != nil {
-		f.failure = Unreachable
+		f.failure = NoCredential
 		return nil, d
 	}
 	return out, nil
@@ -76,12 +77,8 @@ func newRequest(ctx context.Context, method string, url destination.URL) (*http.
 }
 
 // attach puts the credential on a request that was decided. Beside one, nothing that
-// the agent brought to authenticate itself goes over plain text. What an answer to it
-// says has to be readable for the search for the credential.
+// the agent brought to authenticate itself goes over plain text.
 func attach(out *http.Request, v Verdict, url destination.URL) *denial {
-	if v.Scan != nil {
-		out.Header.Set("Accept-Encoding", "identity")
-	}
 	if v.Attach == nil {
 		return nil
 	}
@@ -89,10 +86,16 @@ func attach(out *http.Request, v Verdict, url destination.URL) *denial {
 		out.Header.Del("Authorization")
 		out.Header.Del("Cookie")
 	}
-	if err := v.Attach(out.Context(), out); err != nil { // its text may say too much
-		return refuse(http.StatusServiceUnavailable, ruleBroker, "the credential for this destination is not available")
+	err := v.Attach(out.Context(), out)
+	var f *fault.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f) && f.Kind == fault.Denied:
+		return &denial{status: http.StatusForbidden, fault: f}
+	default: // its text may say too much
+		return refuse(http.StatusServiceUnavailable, ruleCredential, "the credential for this destination is not available")
 	}
-	return nil
 }
 
 // requestBody is what a client sends, on its way to the upstream.

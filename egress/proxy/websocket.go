@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// switchProtocols makes a tunnel of a request that became a WebSocket.
-func (f *forwarding) switchProtocols(response *http.Response) *denial {
-	upstream, ok := response.Body.(io.ReadWriteCloser)
+// switchProtocols makes a tunnel of a request that became a WebSocket. body is the
+// answer's as it came, which can be written to.
+func (f *forwarding) switchProtocols(response *http.Response, body io.Reader) *denial {
+	upstream, ok := body.(io.ReadWriteCloser)
 	if !ok || !isWebSocket(f.r) || !lists(response.Header, "Upgrade", "websocket") {
 		f.failure = Cut
 		return refuse(http.StatusBadGateway, ruleUpstream, "%s switched to a protocol that was not asked for", f.url.Authority())
