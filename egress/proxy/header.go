@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// notPassed are fields that mean one connection, or this proxy, and not the server at
+// ownFields are fields that mean one connection, or this proxy, and not the server at
 // the end (RFC 9110, section 7.6.1), and those with which proxies tell about clients.
-var notPassed = []string{
+var ownFields = []string{
 	"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Host",
 	"Via", "Forwarded", "X-Real-Ip",
 	"Alt-Svc", "Alt-Used", // another way to the server, which there is not (RFC 7838)
@@ -27,7 +27,7 @@ func passed(from http.Header) http.Header {
 			to.Del(textproto.TrimString(name))
 		}
 	}
-	for _, name := range notPassed {
+	for _, name := range ownFields {
 		to.Del(name)
 	}
 	for name := range to {
