@@ -63,23 +63,39 @@ func (w *walk) forget() {
 
 // over goes over bytes until a secret is complete, and returns how many that took.
 func (w *walk) over(bytes []byte) (taken int, found string) {
-	for i, c := range bytes {
-		next := w.now.next[c]
-		if next == nil {
-			next = w.step(c)
-		}
-		w.now = next
-		switch {
-		case next == w.begin:
+	for i := 0; i < len(bytes); {
+		if w.now == w.begin { // as it is for most bytes
+			i = w.skip(bytes, i)
 			w.since = 0
-		case next.found != "":
-			w.since++
-			return i + 1, next.found
-		default:
-			w.since++
+			if i == len(bytes) {
+				break
+			}
+		}
+		next := w.now.next[bytes[i]]
+		if next == nil {
+			next = w.step(bytes[i])
+		}
+		i++
+		w.now = next
+		w.since++
+		if next.found != "" {
+			return i, next.found
 		}
 	}
+	if w.now == w.begin {
+		w.since = 0
+	}
 	return len(bytes), ""
+}
+
+// skip returns the next place from i on at which a byte leads, or may lead, away from
+// begin.
+func (w *walk) skip(bytes []byte, i int) int {
+	begin := w.begin
+	for i < len(bytes) && begin.next[bytes[i]] == begin {
+		i++
+	}
+	return i
 }
 
 // pending is how many of the last bytes may be part of a match.

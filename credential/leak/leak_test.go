@@ -1,0 +1,470 @@
+package leak
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"pgregory.net/rapid"
+
+	"tendril/credential"
+	"tendril/fault"
+)
+
+// honey is a secret with everything that encoders treat in their own way.
+const honey = "sk-H0ney/t0k+n=~4&<b>\"q'\\ %41?z_END"
+
+// tester is of a test, a property and a fuzz target.
+type tester interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+	Cleanup(func())
+}
+
+func scannerOf(t tester, secrets ...string) *Scanner {
+	t.Helper()
+	held := map[credential.Name]credential.Secret{}
+	for i, text := range secrets {
+		secret, err := credential.NewSecret([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(secret.Close)
+		held[credential.Name(fmt.Sprintf("c%d", i))] = secret
+	}
+	s := NewScanner(held)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// through reads text through the Scanner in chunks as next says.
+func through(s *Scanner, text []byte, next func() int) (out []byte, told []string, err error) {
+	body := s.Body(io.NopCloser(&chunked{text, next}), func(name string) { told = append(told, name) })
+	out, err = io.ReadAll(body)
+	return out, told, err
+}
+
+type chunked struct {
+	rest []byte
+	next func() int
+}
+
+func (c *chunked) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), max(1, c.next()))], c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func whole() int { return 1 << 20 }
+
+func escaped(format string) func(string) string {
+	return func(s string) string {
+		var out strings.Builder
+		for _, c := range []byte(s) {
+			fmt.Fprintf(&out, format, c)
+		}
+		return out.String()
+	}
+}
+
+func inJSON(s string) string {
+	text, _ := json.Marshal(s)
+	return string(text[1 : len(text)-1])
+}
+
+func wrapped(s string, width int, by string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i += width {
+		out.WriteString(s[i:min(i+width, len(s))] + by)
+	}
+	return out.String()
+}
+
+// encodings are written with other code than what is tested.
+var encodings = map[string]func(string) string{
+	"verbatim":                  func(s string) string { return s },
+	"base64":                    func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+	"base64 raw":                func(s string) string { return base64.RawStdEncoding.EncodeToString([]byte(s)) },
+	"base64 url":                func(s string) string { return base64.URLEncoding.EncodeToString([]byte(s)) },
+	"base64 behind one byte":    func(s string) string { return base64.StdEncoding.EncodeToString([]byte("?" + s + ">")) },
+	"base64 behind two":         func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("??" + s + ">>")) },
+	"basic authentication":      func(s string) string { return base64.StdEncoding.EncodeToString([]byte("ann:" + s)) },
+	"base64 of MIME":            func(s string) string { return wrapped(base64.StdEncoding.EncodeToString([]byte(s)), 19, "\r\n") },
+	"base64 of PEM in JSON":     func(s string) string { return inJSON(wrapped(base64.StdEncoding.EncodeToString([]byte(s)), 16, "\n")) },
+	"base64 in a query":         func(s string) string { return url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(s))) },
+	"hexadecimal":               func(s string) string { return hex.EncodeToString([]byte(s)) },
+	"hexadecimal in upper case": func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+	"query":                     url.QueryEscape,
+	"query in lower case": func(s string) string {
+		return regexp.MustCompile(`%..`).ReplaceAllStringFunc(url.QueryEscape(s), strings.ToLower)
+	},
+	"path":                       url.PathEscape,
+	"every byte escaped":         escaped("%%%02X"),
+	"every byte in lower case":   escaped("%%%02x"),
+	"JSON":                       inJSON,
+	"JSON without HTML's escape": func(s string) string { return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) },
+	"JSON as PHP writes it":      func(s string) string { return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "/", `\/`).Replace(s) },
+	"JSON escaped throughout":    escaped(`\u%04x`),
+	"JSON in upper case":         escaped(`\u%04X`),
+	"C":                          escaped(`\x%02x`),
+	"HTML":                       html.EscapeString,
+	"HTML in numbers":            escaped("&#%d;"),
+	"HTML in hexadecimal":        escaped("&#x%x;"),
+	"one like this, one like that": func(s string) string {
+		var out strings.Builder
+		for i, c := range []byte(s) {
+			format := []string{"%%%02x", `\u%04X`, "&#%d;", "%%%02X", `\x%02x`}[i%5]
+			if i%3 == 0 && c < 0x80 && strings.IndexByte(`%\&+ `, c) < 0 {
+				format = "%c"
+			}
+			fmt.Fprintf(&out, format, c)
+		}
+		return out.String()
+	},
+}
+
+func TestEncodingsAreFound(t *testing.T) {
+	for name, encode := range encodings {
+		for _, secret := range []string{honey, "12345678", "abcdefghi", "aaaaaaaaaa", strings.Repeat("0123456789abcdef", 16), "pässwörd-ß"} {
+			if strings.Contains(name, "JSON ") && strings.ContainsRune(secret, 'ä') {
+				continue // \u is for code points
+			}
+			s := scannerOf(t, "another-secret", secret)
+			written := encode(secret)
+			for _, around := range [][2]string{{"", ""}, {`{"error": "no `, `"}`}, {written[:len(written)/2], written}, {"\x00\xff", "\x00"}} {
+				text := around[0] + written + around[1]
+				for size := range 4 {
+					out, told, err := through(s, []byte(text), func() int { return []int{1, 2, 7, 1 << 20}[size] })
+					if !fault.Is(err, fault.Denied) || len(told) != 1 || told[0] != "c1" {
+						t.Fatalf("%s of %q in %q, by %d: %v, %q", name, secret, text, size, err, told)
+					}
+					// Of base64, the first digit may be of what stands before the secret too.
+					if start := strings.Index(text, written); len(out) > start+6 || !strings.HasPrefix(text, string(out)) {
+						t.Errorf("%s of %q: %q came through", name, secret, out)
+					}
+				}
+				if name, found := s.Find(text); !found || name != "c1" {
+					t.Errorf("%q in a header: %q", text, name)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatHoldsNoSecretPasses(t *testing.T) {
+	s := scannerOf(t, honey)
+	for name, text := range map[string]string{
+		"nothing": "", "a letter": "s", "all but the end": honey[:len(honey)-1], "all but the begin": honey[1:],
+		"again and again": strings.Repeat(honey[:len(honey)-1], 100), "in another case": strings.ToUpper(honey),
+		"with a space in it": honey[:9] + " " + honey[9:], "with a line break in it": honey[:9] + "\n" + honey[9:],
+		"half of its base64":        base64.StdEncoding.EncodeToString([]byte(honey))[:20],
+		"base64 with an empty line": wrapped(base64.StdEncoding.EncodeToString([]byte(honey)), 16, "\n\n"),
+	} {
+		for size := range 4 {
+			out, told, err := through(s, []byte(text), func() int { return []int{1, 2, 7, 1 << 20}[size] })
+			if err != nil || len(told) > 0 || string(out) != text {
+				t.Errorf("%s: %v, %q, %q", name, err, told, out)
+			}
+		}
+	}
+}
+
+// What cannot begin a secret goes out with the read that brought it: events are not
+// kept waiting for the next.
+func TestEventsAreNotKeptBack(t *testing.T) {
+	s := scannerOf(t, honey)
+	server, client := io.Pipe()
+	body := s.Body(server, func(string) {})
+	for _, event := range []string{"data: {\"delta\": \"s\"}\n\n", ": ping\n\n", "data: " + base64.StdEncoding.EncodeToString([]byte(honey))[:9] + "\n\n"} {
+		go io.WriteString(client, event)
+		got := make([]byte, 0, len(event))
+		for len(got) < len(event) {
+			n, err := body.Read(got[len(got):cap(got)])
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = got[:len(got)+n]
+		}
+		if string(got) != event {
+			t.Errorf("%q became %q", event, got)
+		}
+	}
+	client.Close()
+	if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// An error of the server is passed on; what may begin a secret is not.
+func TestErrorsOfTheServer(t *testing.T) {
+	broken := errors.New("connection reset")
+	s := scannerOf(t, honey)
+	from := io.MultiReader(strings.NewReader("text "+honey[:20]), iotest.ErrReader(broken))
+	out, err := io.ReadAll(s.Body(io.NopCloser(from), func(string) { t.Error("nothing was found") }))
+	if !errors.Is(err, broken) || string(out) != "text " {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+type closing struct {
+	io.Reader
+	closed int
+}
+
+func (c *closing) Close() error { c.closed++; return nil }
+
+func TestFoundEndsEverything(t *testing.T) {
+	s := scannerOf(t, honey)
+	from := &closing{Reader: strings.NewReader("a" + honey + honey)}
+	told := 0
+	body := s.Body(from, func(string) { told++ })
+	for range 5 {
+		out, err := io.ReadAll(body)
+		if !fault.Is(err, fault.Denied) || len(out) > 1 {
+			t.Errorf("%q, %v", out, err)
+		}
+		var f *fault.Error
+		if errors.As(err, &f); strings.Contains(f.Detail+f.Hint+f.Rule, honey[:8]) || f.Rule == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if told != 1 || from.closed != 1 {
+		t.Errorf("told %d times, closed %d times", told, from.closed)
+	}
+}
+
+func TestClosedScanner(t *testing.T) {
+	s := scannerOf(t, honey)
+	patterns := s.patterns
+	body := s.Body(io.NopCloser(strings.NewReader("text")), func(string) {})
+	s.Close()
+	s.Close()
+	if out, err := io.ReadAll(body); !errors.Is(err, fs.ErrClosed) || len(out) > 0 {
+		t.Errorf("%q, %v", out, err)
+	}
+	for _, p := range patterns {
+		if strings.Trim(string(p.text), "\x00") != "" {
+			t.Errorf("%q is still there", p.text)
+		}
+	}
+}
+
+// TestBounds: a server that knows what is looked for cannot make a walk grow, nor what is
+// kept back.
+func TestBounds(t *testing.T) {
+	secret := strings.Repeat("ab", 100)
+	s := scannerOf(t, secret)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	source := rand.New(rand.NewPCG(seed, 0))
+	pieces := []string{"ab", "a", "b", "%61", `\u0061`, "&#97;", "6162", "YWI=", "YWJh", "\n", `\n`, "WFi", "Fi", "%6", secret[:198], hex.EncodeToString([]byte(secret))[:390]}
+	text := func() []byte {
+		var out bytes.Buffer
+		for out.Len() < 64<<10 {
+			out.WriteString(pieces[source.IntN(len(pieces))] + "|"[:source.IntN(2)])
+		}
+		return out.Bytes()
+	}
+	w := newWalk(s.patterns, s.longest)
+	for rest := text(); len(rest) > 0; {
+		n := min(len(rest), 4096)
+		if taken, _ := w.over(rest[:n]); taken < n {
+			n, w.now, w.since = taken, w.begin, 0
+		}
+		rest = rest[n:]
+		if len(w.states) > mostStates+1 || w.size > mostItems+2*len(w.now.items)+len(secret)*20 || w.pending() > s.longest {
+			t.Fatalf("%d states of %d items, %d bytes kept back", len(w.states), w.size, w.pending())
+		}
+	}
+}
+
+// naive finds the same with a regular expression that is written from the documentation.
+func naive(secret string) *regexp.Regexp {
+	character := func(c byte) string {
+		ways := []string{regexp.QuoteMeta(string([]byte{c}))}
+		if c >= 0x80 {
+			ways[0] = fmt.Sprintf(`\x{%x}`, c)
+		}
+		for _, escape := range []string{"%%%02x", `\\u00%02x`, `\\x%02x`, "&#x%x;", "&#x0*%x;", "&#0?%d;"} {
+			if strings.Contains(escape, "0*") {
+				escape = "&#x(?:00)?%x;"
+			}
+			ways = append(ways, "(?i:"+fmt.Sprintf(escape, c)+")")
+		}
+		switch c {
+		case '/', '"', '\\', '\'':
+			ways = append(ways, `\\`+regexp.QuoteMeta(string(rune(c))))
+		case ' ':
+			ways = append(ways, `\+`)
+		}
+		if name, ok := map[byte]string{'"': "quot", '\'': "apos", '&': "amp", '<': "lt", '>': "gt"}[c]; ok {
+			ways = append(ways, "(?i:&"+name+";)")
+		}
+		return "(?:" + strings.Join(ways, "|") + ")"
+	}
+	spelled := func(text, between string) string {
+		var out []string
+		for i := range len(text) {
+			out = append(out, character(text[i]))
+		}
+		return strings.Join(out, between)
+	}
+	digits := hex.EncodeToString([]byte(secret))
+	ways := []string{spelled(secret, ""), spelled(digits, ""), spelled(strings.ToUpper(digits), "")}
+	for ahead := range 3 {
+		for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+			// Digits that differ with what is beside the secret are not of it alone.
+			one := alphabet.EncodeToString([]byte(strings.Repeat("\x00", ahead) + secret + "\x00\x00"))
+			other := alphabet.EncodeToString([]byte(strings.Repeat("\xff", ahead) + secret + "\xff\xff"))
+			first, end := 0, 0
+			for one[first] != other[first] {
+				first++
+			}
+			for end = first; end < len(one) && one[end] == other[end]; end++ {
+			}
+			ways = append(ways, spelled(one[first:end], `(?:\r?\n|(?:\\r)?\\n)?`))
+		}
+	}
+	return regexp.MustCompile("(?s:" + strings.Join(ways, "|") + ")")
+}
+
+// latin has a character for each byte, because regexp reads characters.
+func latin(text []byte) string {
+	runes := make([]rune, len(text))
+	for i, c := range text {
+		runes[i] = rune(c)
+	}
+	return string(runes)
+}
+
+func agrees(t tester, secret string, text []byte, next func() int) {
+	t.Helper()
+	s := scannerOf(t, secret)
+	oracle := naive(secret)
+	leaks := oracle.MatchString(latin(text))
+	out, told, err := through(s, text, next)
+	switch {
+	case !leaks:
+		if err != nil || len(told) > 0 || !bytes.Equal(out, text) {
+			t.Fatalf("%q is not in %q: %q, %v", secret, text, out, err)
+		}
+	case !fault.Is(err, fault.Denied) || len(told) != 1:
+		t.Fatalf("%q is in %q: %v, %q", secret, text, err, told)
+	case !bytes.HasPrefix(text, out):
+		t.Fatalf("%q became %q", text, out)
+	default:
+		end := 0
+		for !oracle.MatchString(latin(text[:end])) {
+			end++
+		}
+		start := len([]rune(latin(text)[:oracle.FindStringIndex(latin(text[:end]))[0]]))
+		if len(out) > start || len(out) < end-s.longest {
+			t.Fatalf("%q in %q, which begins at %d: %q came through", secret, text, start, out)
+		}
+	}
+}
+
+func TestAgreesWithTheOracle(t *testing.T) {
+	secrets := rapid.OneOf(rapid.StringMatching(`[ab%41/ &"+\\]{8,12}`), rapid.StringMatching(`[!-~]{8,16}`), rapid.StringMatching(`(ab){4,6}`))
+	names := make([]string, 0, len(encodings))
+	for name := range encodings {
+		names = append(names, name)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		secret := "x" + secrets.Draw(t, "secret") + "x"
+		var text []byte
+		for range rapid.IntRange(1, 6).Draw(t, "pieces") {
+			written := encodings[rapid.SampledFrom(names).Draw(t, "encoding")](secret)
+			from := rapid.IntRange(0, len(written)).Draw(t, "from")
+			to := rapid.IntRange(from, len(written)).Draw(t, "to")
+			if rapid.IntRange(0, 9).Draw(t, "all") == 0 {
+				from, to = 0, len(written)
+			}
+			text = append(text, written[from:to]...)
+			text = append(text, rapid.StringMatching(`[\nab%x]{0,2}`).Draw(t, "between")...)
+		}
+		sizes := rapid.SliceOfN(rapid.IntRange(1, 9), 1, 5).Draw(t, "sizes")
+		at := 0
+		agrees(t, secret, text, func() int { at++; return sizes[at%len(sizes)] })
+	})
+}
+
+func FuzzScan(f *testing.F) {
+	for name, encode := range encodings {
+		f.Add("secret+/"+name[:1], []byte("a "+encode("secret+/"+name[:1])), uint8(3))
+	}
+	f.Add("%61%61%61", []byte("%61%61%61%2561%2561"), uint8(1))
+	f.Add("aaaaaaaa", bytes.Repeat([]byte("YWFh\n"), 6), uint8(2))
+	f.Fuzz(func(t *testing.T, secret string, text []byte, size uint8) {
+		if _, err := credential.NewSecret([]byte(secret)); err != nil || len(secret) > 20 || len(text) > 400 {
+			return
+		}
+		agrees(t, secret, text, func() int { return 1 + int(size) })
+	})
+}
+
+func TestManySecrets(t *testing.T) {
+	var secrets []string
+	for i := range 20 {
+		secrets = append(secrets, fmt.Sprintf("secret-number-%02d-and-more", i))
+	}
+	s := scannerOf(t, secrets...)
+	for i, secret := range secrets {
+		if name, found := s.Find("x" + secret[:14] + secret + "y"); !found || name != fmt.Sprintf("c%d", i) {
+			t.Errorf("%s: %q", secret, name)
+		}
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	random := make([]byte, 1<<20)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	events := bytes.Repeat([]byte("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"of the system\\n\"}}\n\n"), 1<<13)[:1<<20]
+	for name, text := range map[string][]byte{
+		"random": random, "events": events, "base64": []byte(base64.StdEncoding.EncodeToString(random))[:1<<20],
+		"begins": bytes.Repeat([]byte(honey[:len(honey)-1]), 1<<16)[:1<<20],
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := scannerOf(b, honey)
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if _, err := io.Copy(io.Discard, s.Body(io.NopCloser(bytes.NewReader(text)), func(string) { b.Error("found") })); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("a header", func(b *testing.B) {
+		s := scannerOf(b, honey)
+		for b.Loop() {
+			s.Find("Content-Type: application/json\nDate: Wed, 01 Dec 2027 10:00:00 GMT\nServer: nginx\nX-Request-Id: 0123456789abcdef\n")
+		}
+	})
+	b.Run("a scanner", func(b *testing.B) {
+		secret, err := credential.NewSecret([]byte(honey))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			NewScanner(map[credential.Name]credential.Secret{"c": secret})
+		}
+	})
+}
