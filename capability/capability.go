@@ -166,6 +166,26 @@ func All() []Definition {
 			Name: "ledger.checkpoint", Branch: Control, Impact: Read,
 			Input: reflect.TypeFor[EmptyInput](), Output: reflect.TypeFor[LedgerCheckpoint](),
 			Summary: "show what to keep elsewhere, so that no rewrite goes unnoticed",
+		}, {
+			Name: "egress.fetch", Branch: Reach, Impact: Read,
+			Input: reflect.TypeFor[FetchInput](), Output: reflect.TypeFor[Fetched](),
+			Summary: "fetch one file from outside, as the grant permits",
+		}, {
+			Name: "egress.explain", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[EgressExplainInput](), Output: reflect.TypeFor[EgressExplanation](),
+			Summary: "say whether a request would leave, by which rule, and as what",
+		}, {
+			Name: "credential.add", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[CredentialAddInput](), Output: reflect.TypeFor[Credential](),
+			Summary: "say where a secret comes from and where it may be sent",
+		}, {
+			Name: "credential.list", Branch: Control, Impact: Read,
+			Input: reflect.TypeFor[EmptyInput](), Output: reflect.TypeFor[[]Credential](),
+			Summary: "list the credentials, without their secrets",
+		}, {
+			Name: "credential.remove", Branch: Control, Impact: Write,
+			Input: reflect.TypeFor[CredentialInput](), Output: reflect.TypeFor[Credential](),
+			Summary: "forget a credential; its secret stays where it is",
 		},
 	}
 }

@@ -77,7 +77,7 @@ func TestTheBotanistAloneAccepts(t *testing.T) {
 			control = append(control, d.Name)
 		}
 	}
-	want := "fruit.accept fruit.reject grant.add grant.check grant.explain grant.list grant.revoke " +
+	want := "credential.add credential.list credential.remove egress.explain fruit.accept fruit.reject grant.add grant.check grant.explain grant.list grant.revoke " +
 		"ledger.checkpoint ledger.export ledger.tail pollen.issue pollen.list pollen.revoke pollen.rotate substrate.add substrate.remove"
 	slices.Sort(control)
 	if got := strings.Join(control, " "); got != want {

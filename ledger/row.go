@@ -65,7 +65,7 @@ type Entry struct {
 	Decision string // Permit or Deny for a decision, otherwise ""
 	Fault    string // kind of the fault that a denial or a failed outcome ended with
 	Rule     string // what decided, in words; at most 512 bytes
-	Of       *int64 // the decision that an outcome (always) or a change (mostly) belongs to
+	Of       *int64 // the decision that an outcome (always), a change (mostly) or a decision within its work belongs to
 
 	// Digests names what was decided on without holding it: "input", "grant",
 	// "evidence", …, each as "sha256:" or "gitCommit:" and lower case hexadecimal. At
@@ -168,7 +168,7 @@ func check(seq int64, at time.Time, e Entry) error {
 		return refuse("%d is not a uid", *e.UID)
 	case e.Kind == Outcome && e.Of == nil:
 		return refuse("an outcome says of which decision")
-	case e.Of != nil && (e.Kind == Open || e.Kind == Decision || *e.Of < 1 || *e.Of >= seq):
+	case e.Of != nil && (e.Kind == Open || *e.Of < 1 || *e.Of >= seq):
 		return refuse("it does not belong to row %d", *e.Of)
 	case (e.Kind == Change) != (e.Change != ""):
 		return refuse("a change, and only a change, says what changed")

@@ -258,7 +258,6 @@ func TestNewRowRefuses(t *testing.T) {
 		{"a decision between", 1, with(func(e *ledger.Entry) { e.Decision = "maybe" })},
 		{"a decision without a proof", 1, with(func(e *ledger.Entry) { e.Proof = "" })},
 		{"an unknown proof", 1, with(func(e *ledger.Entry) { e.Proof = "header" })},
-		{"a decision of another", 5, with(func(e *ledger.Entry) { e.Of = new(int64(1)) })},
 		{"an actor with another spelling", 1, with(func(e *ledger.Entry) { e.Actor = "Ann" })},
 		{"a negative uid", 1, with(func(e *ledger.Entry) { e.UID = new(-1) })},
 		{"an outcome of nothing", 5, ledger.Entry{Kind: ledger.Outcome}},

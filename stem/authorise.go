@@ -4,11 +4,14 @@ package stem
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/grant"
+	"tendril/policy"
+	"tendril/pollen"
 )
 
 // permit is what lets a call go on, and how far.
@@ -16,7 +19,11 @@ type permit struct {
 	rule  string       // what permits it, for the ledger
 	grant *grant.Grant // nil: the Botanist's built-in one
 	scope grant.Scope  // what a Pollen may see of runs and Substrates through this class
+	reach *grant.Grant // whose egress and credentials it has; nil: none
 }
+
+// reaches reports whether anything outside can be reached.
+func (p permit) reaches() bool { return p.reach != nil && p.reach.Egress != nil }
 
 const builtIn = "the Botanist's own grant: observe, grow and control on any path of this host"
 
@@ -25,8 +32,10 @@ const builtIn = "the Botanist's own grant: observe, grow and control on any path
 func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, in capability.Request) (permit, error) {
 	if a.Botanist() {
 		switch d.Branch {
-		case capability.Observe, capability.Grow, capability.Control:
+		case capability.Observe, capability.Control:
 			return permit{rule: builtIn}, nil
+		case capability.Grow:
+			return permit{rule: builtIn, reach: s.botanistsReach(d, in)}, nil
 		}
 	} else if d.Branch == capability.Control {
 		return permit{}, fault.New(fault.Denied, "it is the Botanist's alone").WithRule("the control Branch cannot be granted")
@@ -51,7 +60,30 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 		return permit{}, refusalOf(decision)
 	}
 	p.rule, p.grant = decision.Rule, decision.Grant
+	if reaching(d) {
+		p.reach = decision.Grant
+	}
 	return p, nil
+}
+
+// reaching reports whether a capability reaches out, or runs somebody's work, which may.
+func reaching(d capability.Definition) bool {
+	return d.Branch == capability.Reach || slices.Contains(actionsOf[d.Name], policy.ActionEditWorkspace)
+}
+
+// botanistsReach is the grant that widens the Botanist's own by egress and credentials,
+// for a Substrate that has a name. It narrows nothing.
+func (s *Stem) botanistsReach(d capability.Definition, in capability.Request) *grant.Grant {
+	about := in.Subject().Substrate
+	if !reaching(d) || about == nil || about.Name == "" {
+		return nil
+	}
+	grants, err := s.grants()
+	if err != nil {
+		s.config.Notice(err.Error() + "; so nothing is reached")
+		return nil
+	}
+	return grants.Decide(grant.Request{Pollen: string(pollen.Botanist), Class: d.Name, Substrate: about.Name, Now: time.Now()}).Grant
 }
 
 // refusalOf is the refusal without who asks what of what, which every refusal of
@@ -86,7 +118,7 @@ func (s *Stem) substrateAbout(ctx context.Context, a Actor, about capability.Sub
 		return "", nil
 	case about.Substrate.Path != "":
 		return "", fault.New(fault.Denied, "it is named by its path").
-			WithRule("only the Botanist names a Substrate by its path").
+			WithRule("a grant names Substrates by their names; only the Botanist, without one, names them by path").
 			WithHint("use the name that the Botanist gave it: tendril substrate list")
 	}
 	return about.Substrate.Name, nil

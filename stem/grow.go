@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +29,7 @@ type growth struct {
 	started time.Time
 
 	base      *substrate.Base
+	reach     *reach    // nil: nothing is reached
 	completed run.State // what the run ends in if nothing comes in between
 	terrarium terrarium.Terrarium
 	boundary  []terrarium.Row
@@ -150,13 +150,17 @@ func (g *growth) takeBase(ctx context.Context) error {
 
 // openWall opens the Terrarium. It comes back with a boundary that was read back
 // and is what was asked, or not at all.
-func (g *growth) openWall(ctx context.Context) error {
+func (g *growth) openWall(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, openTime, fault.New(fault.Unavailable, "the wall was not ready within %v", openTime))
 	defer cancel()
 	capability.Progress(ctx, "opening the Terrarium", 0, 0)
 	spec := g.plan.limits
 	spec.Run = string(g.id)
-	spec.Rootfs.Host = &terrarium.HostView{Dirs: g.stem.config.Toolchain}
+	if g.reach, err = g.stem.newReach(g.plan.call, g.id, g.events); err != nil {
+		return err
+	}
+	spec.Listeners = g.reach.listeners(context.WithoutCancel(ctx))
+	spec.Rootfs.Host = &terrarium.HostView{Dirs: g.stem.config.Toolchain, Authority: g.reach.certificate()}
 	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
 	spec.Env = g.plan.env
 	spec.User = terrarium.DefaultUser
@@ -165,7 +169,7 @@ func (g *growth) openWall(ctx context.Context) error {
 		return err
 	}
 	g.terrarium, g.boundary = opened, opened.Boundary()
-	if err := permitted(fault.BrokenBoundary, "applied", g.plan.call.name, applied(g.plan.provider, g.boundary)); err != nil {
+	if err := g.plan.call.permitted(fault.BrokenBoundary, "applied", g.plan.call.applied(g.boundary)); err != nil {
 		return err
 	}
 	if left := g.plan.leftOut(); left != "" {
@@ -247,6 +251,8 @@ func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Sto
 		return &run.Stop{Limit: run.Output}
 	case limit := <-g.terrarium.Exceeded():
 		return &run.Stop{Limit: run.Limit(limit)}
+	case limit := <-g.reach.limit():
+		return &run.Stop{Limit: limit}
 	default:
 	}
 	if g.ending.err != nil {
@@ -261,60 +267,6 @@ func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Sto
 		return &run.Stop{Limit: run.Pids}
 	}
 	return nil
-}
-
-// feed copies the caller's input to the Sprout and follows the caller's terminal.
-// The function that it returns ends both.
-func (g *growth) feed(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	input := capability.Input(ctx)
-	if input == nil {
-		g.process.Stdin.Close()
-	} else {
-		go func() { // may outlive the run in a Read that does not return, see capability.WithInput
-			source := &failing{Reader: input}
-			io.Copy(g.process.Stdin, source)
-			if source.err != nil && ctx.Err() == nil { // the Sprout takes it for the end
-				g.warn(ctx, "the input broke off: "+source.err.Error())
-			}
-			g.process.Stdin.Close()
-		}()
-	}
-	resized := make(chan struct{})
-	go func() {
-		defer close(resized)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case size, more := <-capability.Resizes(ctx):
-				if !more {
-					return
-				}
-				if g.process.Resize(ctx, size.Rows, size.Cols) != nil {
-					return
-				}
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-resized
-	}
-}
-
-// failing is a reader that remembers why it ended, if that was not its end.
-type failing struct {
-	io.Reader
-	err error
-}
-
-func (f *failing) Read(p []byte) (int, error) {
-	n, err := f.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		f.err = err
-	}
-	return n, err
 }
 
 // harvest makes the changed entries a commit on a branch of its own.
@@ -357,7 +309,7 @@ func (g *growth) describe(r *run.Run) {
 		r.Base = &g.base.Commit.ID
 	}
 	r.Boundary, r.Unenforced = recordRows(g.boundary), unenforcedLimits(g.boundary)
-	r.Exit, r.Stop = g.ending.exit, g.ending.stop
+	r.Exit, r.Stop, r.Egress = g.ending.exit, g.ending.stop, g.reach.summary()
 	r.Ignored, r.Skipped = g.summary.Ignored+g.result.Ignored, g.summary.Skipped
 	r.Changed, r.Flags = g.result.Changed, append(recordFlags(g.result.Flags), g.leftBehind...)
 	if g.result.Commit != "" {
@@ -376,6 +328,7 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 			broke = errors.Join(broke, fmt.Errorf("closing the Terrarium: %w", err))
 		}
 	}
+	g.reach.close()
 	if g.base != nil {
 		g.base.Release()
 	}

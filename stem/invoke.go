@@ -65,6 +65,11 @@ var handlers = map[string]handler{
 	"ledger.tail":       handle((*Stem).tailLedger),
 	"ledger.export":     handle((*Stem).exportLedger),
 	"ledger.checkpoint": handle((*Stem).checkpointLedger),
+	"egress.fetch":      handle((*Stem).fetch),
+	"egress.explain":    handle((*Stem).explainEgress),
+	"credential.add":    handle((*Stem).addCredential),
+	"credential.list":   handle((*Stem).listCredentials),
+	"credential.remove": handle((*Stem).removeCredential),
 }
 
 func handle[In, Out any](do func(*Stem, context.Context, *call, In) (Out, error)) handler {
@@ -197,7 +202,7 @@ func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(cap
 	if c.provider, err = s.choose(ctx, walled, c.permit); err != nil {
 		return err
 	}
-	return permitted(fault.Denied, "declared", c.name, declared(c.provider))
+	return c.permitted(fault.Denied, "declared", c.declared())
 }
 
 // deny makes of a refusal one that says who, what and on what. Its rule and its

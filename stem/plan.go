@@ -91,7 +91,11 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if p.view, err = rootfs.HostView(s.config.Toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
 		return nil, err
 	}
-	p.env = environment(p.view.Path(s.config.HostPath), in.Env)
+	var road []string
+	if c.permit.reaches() {
+		road = reachEnv()
+	}
+	p.env = environment(p.view.Path(s.config.HostPath), road, in.Env)
 	if err := s.commandExists(p); err != nil {
 		return nil, err
 	}
@@ -157,15 +161,15 @@ const sproutHome = "/home/sprout"
 // sproutOwner owns what a base image holds.
 var sproutOwner = substrate.Owner{UID: terrarium.DefaultUser.UID, GID: terrarium.DefaultUser.GID}
 
-// environment is the whole environment of a Sprout: what programs need to work,
-// and what the request adds.
-func environment(path string, extra []string) []string {
+// environment is the whole environment of a Sprout: what programs need to work and to
+// find the road, and what the request adds.
+func environment(path string, road, extra []string) []string {
 	env := []string{
 		"PATH=" + path, "HOME=" + sproutHome, "USER=sprout", "LOGNAME=sprout", "SHELL=/bin/sh",
 		"LANG=C.UTF-8", "TERM=dumb", "TMPDIR=/tmp",
 		"GIT_CONFIG_NOSYSTEM=1",
 	}
-	for _, variable := range extra {
+	for _, variable := range slices.Concat(road, extra) {
 		name, _, _ := strings.Cut(variable, "=")
 		env = slices.DeleteFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
 		env = append(env, variable)

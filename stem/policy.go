@@ -4,6 +4,7 @@ package stem
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tendril/fault"
@@ -19,18 +20,44 @@ var actionsOf = map[string][]policy.Action{
 	"terrarium.probe": {policy.ActionCompute},
 }
 
-// declared is the boundary that a provider is going to be asked for.
-func declared(p terrarium.Provider) policy.Input {
+// declared is the boundary that the provider of a call is going to be asked for.
+func (c *call) declared() policy.Input {
 	return policy.Input{
-		Runtime: runtimeOf(p), Privileged: policy.PrivilegedNo, Filesystem: policy.FilesystemWorkspace,
-		Network: policy.NetworkDisabled, Secrets: policy.SecretsNone, Approval: policy.ApprovalNone,
+		Runtime: runtimeOf(c.provider), Privileged: policy.PrivilegedNo, Filesystem: policy.FilesystemWorkspace,
+		Network: c.network(), Secrets: c.secrets(), Approval: policy.ApprovalNone,
 	}
+}
+
+// network is what the permit lets the call reach.
+func (c *call) network() policy.Network {
+	if c.permit.reaches() {
+		return policy.NetworkAllowlist
+	}
+	return policy.NetworkDisabled
+}
+
+// secrets is how the permit's credentials get to what needs them: never inside.
+func (c *call) secrets() policy.Secrets {
+	if c.permit.reaches() && c.permit.reach.Credentials != nil {
+		return policy.SecretsBrokered
+	}
+	return policy.SecretsNone
+}
+
+// actions are what the call lets a Sprout do.
+func (c *call) actions() []policy.Action {
+	actions := actionsOf[c.name]
+	if c.permit.reaches() {
+		actions = append(slices.Clone(actions), policy.ActionHTTPSRead)
+	}
+	return actions
 }
 
 // applied is the boundary that was read back. What no row shows stays out of range,
 // and so denies.
-func applied(p terrarium.Provider, rows []terrarium.Row) policy.Input {
-	in := policy.Input{Runtime: runtimeOf(p), Approval: policy.ApprovalNone}
+func (c *call) applied(rows []terrarium.Row) policy.Input {
+	in := policy.Input{Runtime: runtimeOf(c.provider), Approval: policy.ApprovalNone}
+	alone, listening := false, false
 	for _, row := range rows {
 		switch {
 		case row.Enforced == terrarium.NotKept:
@@ -39,10 +66,18 @@ func applied(p terrarium.Provider, rows []terrarium.Row) policy.Input {
 		case row.Field == "Workspace.Image" && row.Asked == row.Applied:
 			in.Filesystem = policy.FilesystemWorkspace
 		case row.Field == "Network" && row.Applied == terrarium.NetworkNone.String():
-			in.Network = policy.NetworkDisabled
+			alone = true
+		case row.Field == "Listeners" && row.Asked == row.Applied:
+			listening = row.Applied != ""
 		case row.Field == "Env" && row.Asked == row.Applied:
-			in.Secrets = policy.SecretsNone
+			in.Secrets = c.secrets()
 		}
+	}
+	switch {
+	case alone && listening:
+		in.Network = policy.NetworkAllowlist
+	case alone:
+		in.Network = policy.NetworkDisabled
 	}
 	return in
 }
@@ -62,8 +97,8 @@ func runtimeOf(p terrarium.Provider) policy.Runtime {
 
 // permitted refuses a boundary that breaks the policy for one of the capability's
 // actions. when is said of the boundary: declared or applied.
-func permitted(kind fault.Kind, when, name string, in policy.Input) error {
-	decision := policy.EvaluateAll(in, actionsOf[name]...)
+func (c *call) permitted(kind fault.Kind, when string, in policy.Input) error {
+	decision := policy.EvaluateAll(in, c.actions()...)
 	if decision.Permits() {
 		return nil
 	}

@@ -10,6 +10,7 @@ package stem
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,9 @@ import (
 	"sync"
 
 	"tendril/capability"
+	"tendril/credential"
+	"tendril/credential/source"
+	"tendril/egress/proxy"
 	"tendril/fault"
 	"tendril/grant"
 	"tendril/site"
@@ -47,6 +51,13 @@ type Config struct {
 	// that names none takes the first that is ready.
 	Providers []terrarium.Provider
 
+	// Dialer connects to what a grant lets a run reach.
+	Dialer proxy.Dialer
+
+	// Roots are the authorities that servers outside have to be certified by, beside
+	// those of the host.
+	Roots []*x509.Certificate
+
 	// Notice is told what a person should know and no run's record holds, such as an
 	// abandoned run that could not be cleaned up. It may be nil.
 	Notice func(text string)
@@ -57,14 +68,16 @@ type Stem struct {
 	config    Config
 	state     *state.Store
 	store     *substrate.Store
+	secrets   *source.Reader
 	providers []terrarium.Provider
 	runs      string // one directory a living run
 	owner     int    // the uid that owns the control plane
 
-	grantsFile     *site.Watched[grant.File]
-	substratesFile *site.Watched[grant.SubstratesFile]
-	complaining    sync.Mutex
-	complaints     map[string]string // by file: what was said of it last
+	grantsFile      *site.Watched[grant.File]
+	substratesFile  *site.Watched[grant.SubstratesFile]
+	credentialsFile *site.Watched[credential.File]
+	complaining     sync.Mutex
+	complaints      map[string]string // by file: what was said of it last
 }
 
 // keepRuns is how many ended runs the database remembers.
@@ -73,10 +86,11 @@ const keepRuns = 1000
 // Open opens the state directory and recovers what an earlier Stem left behind.
 func Open(ctx context.Context, c Config) (*Stem, error) {
 	s := &Stem{
-		config: c, runs: filepath.Join(c.Site.State, "runs"), owner: os.Geteuid(),
-		grantsFile:     site.Watch(c.Site, grant.FileName, grant.Parse),
-		substratesFile: site.Watch(c.Site, grant.SubstratesFileName, grant.ParseSubstrates),
-		complaints:     map[string]string{},
+		config: c, secrets: source.New(), runs: filepath.Join(c.Site.State, "runs"), owner: os.Geteuid(),
+		grantsFile:      site.Watch(c.Site, grant.FileName, grant.Parse),
+		substratesFile:  site.Watch(c.Site, grant.SubstratesFileName, grant.ParseSubstrates),
+		credentialsFile: site.Watch(c.Site, credential.FileName, credential.Parse),
+		complaints:      map[string]string{},
 	}
 	if c.Notice == nil {
 		s.config.Notice = func(string) {}
@@ -107,4 +121,7 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 }
 
 // Close gives back what the Stem holds. Runs of this process have to be over.
-func (s *Stem) Close() error { return s.state.Close() }
+func (s *Stem) Close() error {
+	s.secrets.Close()
+	return s.state.Close()
+}

@@ -55,6 +55,8 @@ func (g *growth) supervise(ctx context.Context, process *stoma.Process, output *
 			}
 		case limit := <-g.terrarium.Exceeded():
 			return stoppedBy(limit)
+		case limit := <-g.reach.limit():
+			return ending{stop: &run.Stop{Limit: limit}}
 		case <-output.full:
 			return stoppedBy(terrarium.LimitOutput)
 		case <-output.failed:

@@ -65,7 +65,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeI
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: s.config.Toolchain}
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}
 	spec.User = terrarium.DefaultUser
-	spec.Env = environment("/usr/local/bin:/usr/bin:/bin", nil)
+	spec.Env = environment("/usr/local/bin:/usr/bin:/bin", nil, nil)
 	box, err := provider.Open(ctx, spec)
 	if err != nil {
 		return capability.ProbeReport{}, err

@@ -44,17 +44,19 @@ type grammar struct {
 	Stoma struct {
 		Pass passCommand `cmd:"" help:"The same as pass."`
 	} `cmd:"" help:"Stomata: the ways into a wall."`
-	Run       runCommands       `cmd:"" help:"Runs: what was asked for and what became of it."`
-	Fruit     fruitCommands     `cmd:"" help:"Fruit: the results, for review."`
-	Substrate substrateCommands `cmd:"" help:"Substrates: the repositories that have a name."`
-	Pollen    pollenCommands    `cmd:"" help:"Pollen: the identities that others ask with."`
-	Grant     grantCommands     `cmd:"" help:"Grants: what each Pollen may do on which Substrate."`
-	Ledger    ledgerCommands    `cmd:"" help:"The ledger: what was decided, in rows that nobody rewrites unnoticed."`
-	Policy    policyCommands    `cmd:"" help:"The policy: which boundary permits which action."`
-	Terrarium terrariumCommands `cmd:"" help:"Terrariums: the walls of this host."`
-	Serve     serveCommand      `cmd:"" help:"Answer callers on a local socket until interrupted."`
-	Call      callCommand       `cmd:"" help:"Ask for a capability by its name, with JSON in and out."`
-	Version   versionCommand    `cmd:"" help:"Say which tendril this is."`
+	Run        runCommands        `cmd:"" help:"Runs: what was asked for and what became of it."`
+	Fruit      fruitCommands      `cmd:"" help:"Fruit: the results, for review."`
+	Substrate  substrateCommands  `cmd:"" help:"Substrates: the repositories that have a name."`
+	Pollen     pollenCommands     `cmd:"" help:"Pollen: the identities that others ask with."`
+	Grant      grantCommands      `cmd:"" help:"Grants: what each Pollen may do on which Substrate."`
+	Credential credentialCommands `cmd:"" help:"Credentials: secrets that are attached outside."`
+	Egress     egressCommands     `cmd:"" help:"Egress: what leaves, and why not."`
+	Ledger     ledgerCommands     `cmd:"" help:"The ledger: what was decided, in rows that nobody rewrites unnoticed."`
+	Policy     policyCommands     `cmd:"" help:"The policy: which boundary permits which action."`
+	Terrarium  terrariumCommands  `cmd:"" help:"Terrariums: the walls of this host."`
+	Serve      serveCommand       `cmd:"" help:"Answer callers on a local socket until interrupted."`
+	Call       callCommand        `cmd:"" help:"Ask for a capability by its name, with JSON in and out."`
+	Version    versionCommand     `cmd:"" help:"Say which tendril this is."`
 }
 
 // console is where a command reads and writes.

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"tendril/capability"
+	"tendril/egress"
 	"tendril/site"
 	"tendril/stem"
 	"tendril/stoma/binary"
@@ -95,6 +96,7 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		Site: here, Toolchain: toolchain, Defaults: settings.Limits.Defaults,
 		HostPath:  os.Getenv("PATH"),
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
+		Dialer:    &egress.Dialer{},
 		Notice:    func(text string) { c.live.Notice("tendril: " + text) },
 	})
 }

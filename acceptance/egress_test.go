@@ -1,0 +1,298 @@
+package acceptance_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tendril/ledger"
+	"tendril/run"
+)
+
+// outside is an https server on an address that only a rule with its network reaches.
+type outside struct {
+	*httptest.Server
+	host, port string
+
+	mu   sync.Mutex
+	seen []string // method, path and authorization of each request
+}
+
+// outsideAddress is this host's, and so is not reached unless a rule means it.
+const outsideAddress = "127.0.0.2"
+
+// goOutside starts the server and makes the garden's tendrils trust it.
+func (g *garden) goOutside(t *testing.T) *outside {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outside"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.ParseIP(outsideAddress)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &outside{}
+	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(o.answer))
+	if o.Listener, err = net.Listen("tcp", outsideAddress+":0"); err != nil {
+		t.Fatal(err)
+	}
+	o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	o.EnableHTTP2 = true
+	o.StartTLS()
+	t.Cleanup(o.Close)
+	o.host, o.port, err = net.SplitHostPort(o.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := filepath.Join(g.home, "outside.pem")
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.env = append(g.env, "SSL_CERT_FILE="+roots)
+	return o
+}
+
+func (o *outside) answer(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	o.seen = append(o.seen, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
+	o.mu.Unlock()
+	switch r.URL.Path {
+	case "/ok/echo":
+		fmt.Fprint(w, r.Header.Get("Authorization"))
+	case "/ok/moved":
+		http.Redirect(w, r, "/secret", http.StatusFound)
+	default:
+		fmt.Fprintf(w, "hello from %s\n", r.URL.Path)
+	}
+}
+
+func (o *outside) requests() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.seen...)
+}
+
+// permit lets the Botanist reach the server from the Substrate handbook, below /ok/ and by
+// GET alone.
+func (g *garden) permit(o *outside, more string) {
+	g.t.Helper()
+	if !strings.Contains(g.succeed("substrate", "list").stdout, "handbook") {
+		g.succeed("substrate", "add", "handbook", "--path", g.repo)
+	}
+	dir := filepath.Join(g.home, ".config", "tendril")
+	grants := fmt.Sprintf(`version: 1
+grants:
+  - pollen: botanist
+    substrates: [handbook]
+    classes: [sprout.grow, stoma.pass, egress.fetch]
+    egress:
+      - {host: %s, port: %s, methods: [GET], paths: ["/ok/*"], networks: [127.0.0.0/8]}
+%s`, o.host, o.port, more)
+	if err := os.WriteFile(filepath.Join(dir, "grants.yaml"), []byte(grants), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	g.succeed("grant", "check")
+}
+
+func needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not here", program)
+		}
+	}
+}
+
+// A program inside reaches what the grant permits, by the ordinary means of its
+// environment, and nothing else.
+func TestReachIsWhatTheGrantPermits(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	g.permit(o, "")
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	script := fmt.Sprintf(`
+say() { printf '%%s ' "$1"; shift; curl -sS -m 20 -o /tmp/body -w '%%{http_code}\n' "$@" 2>/tmp/error || echo "failed: $(tail -1 /tmp/error)"; }
+say permitted %[1]s/ok/a; cat /tmp/body
+say http1 --http1.1 %[1]s/ok/b
+say path %[1]s/secret; cat /tmp/body
+say climb --path-as-is %[1]s/ok/../secret
+say method -X POST -d x %[1]s/ok/a
+say redirect -L %[1]s/ok/moved
+say host https://127.0.0.3:%[2]s/ok/a
+say plain http://%[3]s:%[2]s/ok/a
+say metadata http://169.254.169.254/latest/meta-data/
+say direct --noproxy '*' %[1]s/ok/a
+NO_PROXY='*' no_proxy='*' say without %[1]s/ok/a
+say forged --insecure -H 'Host: 127.0.0.9' %[1]s/ok/a
+echo done >done.txt`, base, o.port, o.host)
+	said := g.succeed("--json", "pass", "--substrate", "handbook", "--", "sh", "-c", script)
+	var passed struct {
+		Run    run.Run `json:"run"`
+		Stdout []byte  `json:"stdout_b64"`
+	}
+	if err := json.Unmarshal([]byte(said.stdout), &passed); err != nil {
+		t.Fatal(err)
+	}
+	out := string(passed.Stdout)
+	for _, want := range []string{"permitted 200\nhello from /ok/a\n", "http1 200\n", "path 403\n", "climb 403\n", "method 403\n", "redirect 403\n", "forged 421\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	for _, never := range []string{"direct 200", "without 200", "host 200", "plain 200", "metadata 200"} {
+		if strings.Contains(out, never) {
+			t.Errorf("%q is in\n%s", never, out)
+		}
+	}
+	if !strings.Contains(out, "grants.yaml:") {
+		t.Errorf("a refusal does not say where it could be permitted:\n%s", out)
+	}
+	want := []string{"GET /ok/a ", "GET /ok/b ", "GET /ok/moved "}
+	if got := o.requests(); strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("the server saw %q, want %q", got, want)
+	}
+	reached := map[string]run.Reach{}
+	for _, r := range passed.Run.Egress {
+		reached[r.Destination] = r
+	}
+	if here := reached[base]; here.Allowed < 3 || here.Refused < 3 || here.Received == 0 {
+		t.Errorf("the record says %+v", passed.Run.Egress)
+	}
+	g.mustRecordEgress(passed.Run.ID)
+}
+
+// mustRecordEgress: each decision is a row that says who, what and by which rule, and holds
+// nothing of what the Sprout wrote but the destination.
+func (g *garden) mustRecordEgress(id run.ID) {
+	g.t.Helper()
+	permits, denials := 0, 0
+	export := g.succeed("ledger", "export").stdout
+	for line := range strings.Lines(export) {
+		row, err := ledger.ParseRow([]byte(strings.TrimSuffix(line, "\n")))
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if row.Run != string(id) || !strings.HasPrefix(row.Capability, "egress.") {
+			continue
+		}
+		if row.Actor != "botanist" || row.Rule == "" || row.Target == "" || row.Of == nil {
+			g.t.Errorf("a row of what was asked for: %s", line)
+		}
+		if row.Decision == ledger.Permit {
+			permits++
+		} else {
+			denials++
+		}
+	}
+	if permits < 3 || denials < 5 {
+		g.t.Errorf("%d permits and %d denials are recorded", permits, denials)
+	}
+	if strings.Contains(export, "meta-data") || strings.Contains(export, "/secret") {
+		g.t.Error("the ledger holds a path that the Sprout asked for")
+	}
+}
+
+// honeytoken is a secret that must be found nowhere but at the server that it is for.
+const honeytoken = "hny-5f1d0c2e9ab84773"
+
+// A credential is attached outside: the server gets it, and nothing inside or in what is
+// kept has it.
+func TestCredentialsAreAttachedOutside(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	g.permit(o, "    credentials: [model-api]\n")
+	secret := filepath.Join(g.home, "api.key")
+	if err := os.WriteFile(secret, []byte(honeytoken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.succeed("credential", "add", "model-api", "--file", secret, "--host", o.host, "--port", o.port, "--path", "/ok/*",
+		"--header", "Authorization", "--template", "Bearer {secret}")
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	said := g.succeed("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", fmt.Sprintf(`
+curl -sS -m 20 -H 'Authorization: Bearer placeholder' %[1]s/ok/a >a.txt
+curl -sS -m 20 %[1]s/ok/echo >echo.txt 2>error.txt
+(env; cat /proc/self/environ /proc/*/cmdline /proc/*/environ; find / -xdev -type f -size -64k -not -path '/proc/*' -not -path '/sys/*' -exec grep -l %[2]s {} + ) >found.txt 2>/dev/null
+true`, base, honeytoken[:8]))
+	var r run.Run
+	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	seen := o.requests()
+	if len(seen) != 2 || seen[0] != "GET /ok/a Bearer "+honeytoken || seen[1] != "GET /ok/echo Bearer "+honeytoken {
+		t.Errorf("the server saw %q", seen)
+	}
+	fruit := g.git("show", "--format=", *r.Branch)
+	if strings.Contains(fruit, honeytoken) || strings.Contains(fruit, "nothing was found") {
+		t.Errorf("the secret came inside:\n%s", fruit)
+	}
+	if !strings.Contains(fruit, "hello from /ok/a") {
+		t.Errorf("the answer did not come inside:\n%s", fruit)
+	}
+	// Nothing that is kept has it, but the file that it comes from.
+	if found, err := g.tryShell(`grep -rl "$1" "$2" "$3" | grep -v "$4"`, honeytoken, g.home, g.state, secret); err == nil {
+		t.Errorf("the secret is in %s", found)
+	}
+	for _, verb := range [][]string{{"ledger", "export"}, {"run", "watch", string(r.ID)}, {"credential", "list"}} {
+		if said := g.tendril(verb...); strings.Contains(said.stdout+said.stderr, honeytoken) {
+			t.Errorf("%v shows the secret", verb)
+		}
+	}
+	if !strings.Contains(g.tendril("run", "watch", string(r.ID)).stderr, "held the secret of the credential model-api") {
+		t.Error("that an answer held the secret is said nowhere")
+	}
+}
+
+func TestFetchAndExplain(t *testing.T) {
+	g := newGarden(t)
+	o := g.goOutside(t)
+	g.permit(o, "")
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	out := filepath.Join(g.home, "fetched")
+	said := g.succeed("--json", "egress", "fetch", "--substrate", "handbook", base+"/ok/file", "--out", out)
+	if data, err := os.ReadFile(out); err != nil || string(data) != "hello from /ok/file\n" {
+		t.Errorf("%q, %v; %s", data, err, said.stdout)
+	}
+	for name, args := range map[string][]string{
+		"another path":        {base + "/secret"},
+		"a redirect":          {base + "/ok/moved"},
+		"another digest":      {base + "/ok/file", "--digest", "sha256:" + strings.Repeat("0", 64)},
+		"more than it may be": {base + "/ok/file", "--limit", "3B"},
+		"metadata":            {"http://169.254.169.254/latest/"},
+	} {
+		if said := g.tendril(append([]string{"egress", "fetch", "--substrate", "handbook"}, args...)...); said.status != run.ExitRefused {
+			t.Errorf("%s: %+v", name, said)
+		}
+	}
+	yes := g.succeed("egress", "explain", base+"/ok/a%2Db")
+	if !strings.HasPrefix(yes.stdout, "yes: grants.yaml:3") || !strings.Contains(yes.stdout, base+"/ok/a-b") {
+		t.Errorf("explained: %s", yes.stdout)
+	}
+	if no := g.succeed("egress", "explain", "--method", "POST", base+"/ok/a"); !strings.HasPrefix(no.stdout, "no: ") || !strings.Contains(no.stdout, "the method is POST") {
+		t.Errorf("explained: %s", no.stdout)
+	}
+}

@@ -1,0 +1,274 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tendril/credential"
+	"tendril/credential/attach"
+	"tendril/destination"
+	"tendril/egress/authority"
+	"tendril/egress/proxy"
+	"tendril/fault"
+	"tendril/grant"
+	"tendril/ledger"
+	"tendril/run"
+	"tendril/stoma"
+	"tendril/terrarium"
+)
+
+// reach is what one run can reach of the outside: nothing but through here. Each request
+// is decided by the rules of one grant, written down, and only then sent.
+type reach struct {
+	stem      *Stem
+	call      *call
+	run       run.ID
+	grant     *grant.Grant
+	events    *eventLog
+	authority *authority.Authority
+	proxy     *proxy.Proxy
+
+	mu       sync.Mutex
+	seen     map[string]*run.Reach // by destination
+	refused  int
+	asked    int
+	exceeded chan run.Limit // holds the limit once one is reached
+}
+
+const (
+	// proxyPort is where programs inside find the proxy.
+	proxyPort = 3128
+
+	// mostDestinations is how many a run's record tells apart, and the others bound what a
+	// Sprout can make the ledger grow by.
+	mostDestinations = 100
+	mostAsked        = 100_000
+	mostConnections  = 1000
+	mostRefused      = 10_000
+)
+
+// newReach makes the road of one run. There is none without rules.
+func (s *Stem) newReach(c *call, id run.ID, events *eventLog) (*reach, error) {
+	g := c.permit.reach
+	if g == nil || len(g.Egress) == 0 {
+		return nil, nil
+	}
+	r := &reach{stem: s, call: c, run: id, grant: g, events: events, exceeded: make(chan run.Limit, 1)}
+	var err error
+	if r.authority, err = authority.New(time.Now()); err != nil {
+		return nil, err
+	}
+	r.proxy, err = proxy.New(proxy.Config{
+		Gate: r, Dialer: s.config.Dialer, Authority: r.authority, Roots: s.config.Roots, Limits: proxy.Limits{Connections: mostConnections},
+	})
+	return r, err
+}
+
+// listeners are the ports inside that lead out. A nil reach has none.
+func (r *reach) listeners(ctx context.Context) []terrarium.Listener {
+	if r == nil {
+		return nil
+	}
+	return []terrarium.Listener{{Name: "proxy", Port: proxyPort, Serve: func(conn *stoma.Stream) { r.proxy.Serve(ctx, conn) }}}
+}
+
+// certificate is what programs inside trust; nil: what the host trusts.
+func (r *reach) certificate() []byte {
+	if r == nil {
+		return nil
+	}
+	return r.authority.CertificatePEM()
+}
+
+// close ends what is open and waits for it.
+func (r *reach) close() {
+	if r != nil {
+		r.proxy.Close()
+	}
+}
+
+// limit delivers the limit that asking reached. It is silent for a nil reach.
+func (r *reach) limit() <-chan run.Limit {
+	if r == nil {
+		return nil
+	}
+	return r.exceeded
+}
+
+// summary is what the record says of it.
+func (r *reach) summary() []run.Reach {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []run.Reach{}
+	for _, seen := range r.seen {
+		list = append(list, *seen)
+	}
+	slices.SortFunc(list, func(a, b run.Reach) int { return strings.Compare(a.Destination, b.Destination) })
+	return list
+}
+
+// Connect implements [proxy.Gate].
+func (r *reach) Connect(ctx context.Context, to destination.Authority) (proxy.Verdict, error) {
+	return r.decide(ctx, "https://"+to.String(), "CONNECT", "", destination.DecideAuthority(to, r.grant.Egress), nil)
+}
+
+// Request implements [proxy.Gate].
+func (r *reach) Request(ctx context.Context, url destination.URL, method string) (proxy.Verdict, error) {
+	d := destination.Decide(url, method, r.grant.Egress)
+	if !d.Allowed {
+		return r.decide(ctx, url.Origin(), method, url.String(), d, nil)
+	}
+	bound, err := r.stem.boundTo(*r.grant, url, method)
+	if err != nil {
+		return proxy.Verdict{}, err
+	}
+	return r.decide(ctx, url.Origin(), method, url.String(), d, bound)
+}
+
+// decide records the decision, and makes a verdict of it. What the Sprout asked for
+// beyond the destination is its own: the ledger has a digest of it.
+func (r *reach) decide(ctx context.Context, to, method, url string, d destination.Decision, bound []credential.Named) (proxy.Verdict, error) {
+	if !r.count(to, d.Allowed) {
+		return proxy.Verdict{}, fault.New(fault.Denied, "this run has asked for more than it may").WithRule("the run's limit of requests")
+	}
+	rule := d.Reasons[0]
+	if d.Allowed {
+		rule = r.grant.Where() + " " + rule
+	}
+	e := r.call.entry(ledger.Decision)
+	e.Run, e.Target, e.Change, e.Rule, e.Decision = string(r.run), to, "", strings.Join(d.Reasons, "; "), ledger.Permit
+	e.Capability, e.Of = "egress."+strings.ToLower(method), &r.call.row
+	if url != "" {
+		sum := sha256.Sum256([]byte(url))
+		e.Digests = map[string]string{"url": "sha256:" + hex.EncodeToString(sum[:])}
+	}
+	if !d.Allowed {
+		e.Decision, e.Fault = ledger.Deny, string(fault.Denied)
+	}
+	if _, err := r.stem.state.Record(context.WithoutCancel(ctx), e); err != nil {
+		return proxy.Verdict{}, err
+	}
+	v := proxy.Verdict{Allowed: d.Allowed, Inspect: d.Inspect, Rule: rule, Reasons: d.Reasons, Done: func(o proxy.Outcome) { r.done(ctx, to, method, rule, d, o) }}
+	if len(bound) > 0 {
+		r.carry(&v, bound)
+	}
+	if !d.Allowed {
+		v.Hint = fmt.Sprintf("the Botanist can permit it in the egress rules of %s", r.grant.Where())
+		return v, nil
+	}
+	permitting := r.grant.Egress[d.Rule]
+	v.WebSocket = permitting.WebSocket
+	for _, network := range permitting.Networks {
+		v.Networks = append(v.Networks, network.Prefix())
+	}
+	return v, nil
+}
+
+// carry makes the request carry credentials, and looks for them in what comes back.
+func (r *reach) carry(v *proxy.Verdict, bound []credential.Named) {
+	exchange := attach.New(bound, r.stem.secrets, func(name string) {
+		r.warn("an answer held the secret of the credential " + name + ", and was cut before it")
+	})
+	v.Attach, v.Response = exchange.Attach, exchange.Response
+	done := v.Done
+	v.Done = func(o proxy.Outcome) {
+		exchange.Close()
+		done(o)
+	}
+}
+
+// warn tells the Botanist. That it could not be stored shows in the next thing that is.
+func (r *reach) warn(text string) {
+	if r.events != nil {
+		_ = r.events.append(context.Background(), run.Event{Data: run.Warning{Detail: text}})
+	}
+}
+
+// count counts one more request, and says whether it may still be decided.
+func (r *reach) count(to string, allowed bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	at := r.at(to)
+	if allowed {
+		at.Allowed++
+	} else {
+		at.Refused++
+		r.refused++
+	}
+	if r.asked <= mostAsked && r.refused <= mostRefused {
+		return true
+	}
+	select {
+	case r.exceeded <- run.Egress:
+	default:
+	}
+	return false
+}
+
+// at is the sum of a destination. The caller holds the lock.
+func (r *reach) at(to string) *run.Reach {
+	if r.seen == nil {
+		r.seen = map[string]*run.Reach{}
+	}
+	if r.seen[to] == nil && len(r.seen) >= mostDestinations {
+		to = "other"
+	}
+	if r.seen[to] == nil {
+		r.seen[to] = &run.Reach{Destination: to}
+	}
+	return r.seen[to]
+}
+
+// done records what became of a request. Its bytes do not count twice: those of a
+// connection that is looked into are counted by its requests.
+func (r *reach) done(ctx context.Context, to, method, rule string, d destination.Decision, o proxy.Outcome) {
+	if d.Inspect && o.Failure == "" {
+		return
+	}
+	r.mu.Lock()
+	at := r.at(to)
+	at.Sent += o.Sent
+	at.Received += o.Received
+	r.mu.Unlock()
+	event := run.EgressDecision{Destination: to, Method: method, Allowed: d.Allowed, Rule: rule, Status: o.Status, Sent: o.Sent, Received: o.Received, Failure: string(o.Failure)}
+	if r.events == nil {
+		return
+	}
+	// That it could not be stored shows in the next thing that is.
+	_ = r.events.append(context.WithoutCancel(ctx), run.Event{Data: event})
+}
+
+// reachEnv is what programs inside need to find the road: in both cases of the letters,
+// because programs disagree, and by the names that those with certificates of their own
+// look for.
+func reachEnv() []string {
+	proxy := fmt.Sprintf("http://127.0.0.1:%d", proxyPort)
+	const trusted = "/etc/ssl/certs/ca-certificates.crt"
+	env := []string{}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		env = append(env, name+"="+proxy)
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		env = append(env, name+"=localhost,127.0.0.1,::1")
+	}
+	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CARGO_HTTP_CAINFO", "npm_config_cafile"} {
+		env = append(env, name+"="+trusted)
+	}
+	return append(env,
+		"npm_config_proxy="+proxy, "npm_config_https_proxy="+proxy, "PIP_PROXY="+proxy,
+		"NODE_USE_ENV_PROXY=1",
+		fmt.Sprintf("JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=%d -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=%[1]d", proxyPort),
+	)
+}
