@@ -128,6 +128,34 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return a
 }
 
+// A rule that names everything reaches what has a peer, and not what is this host
+// under another name, what somebody unwraps on the way, or what hands out credentials.
+func TestWhatARuleCanName(t *testing.T) {
+	unnameable := prefixes("0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/96", "::ffff:0:0:0/96",
+		"64:ff9b:1::/48", "2001::/32", "2002::/16", "ff00::/8")
+	delegated := prefixes("2000::/3", "fc00::/7", "fe80::/10", "fec0::/10", "::1/128", "64:ff9b::/96",
+		"100::/64", "100:0:0:1::/64", "5f00::/16")
+	in := func(list []netip.Prefix, address netip.Addr) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(address) })
+	}
+	for _, address := range edges {
+		want := !in(unnameable, address)
+		if address.Is6() {
+			want = want && in(delegated, address) || address == netip.IPv6Loopback()
+		}
+		if inside, ok := carried(address); ok {
+			want = Classify(inside).Reachable
+		}
+		for _, b := range metadata {
+			want = want && b.prefix.Addr() != address
+		}
+		err := permit(authority(t, "x.example.org:443").Host, address, prefixes("0.0.0.0/0", "::/0"), nil)
+		if (err == nil) != want {
+			t.Errorf("%s, named: %v", address, err)
+		}
+	}
+}
+
 // drawAddress draws addresses, mostly where it matters: near the blocks' edges and in
 // the forms that hold another address.
 func drawAddress(rt *rapid.T) netip.Addr {
