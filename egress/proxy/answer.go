@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"tendril/destination"
 	"tendril/fault"
@@ -69,7 +70,7 @@ func (f *forwarding) answer(response *http.Response) {
 		_, failure = f.proxy.broken(f.r.Context(), err, f.url)
 	}
 	if f.failure = failure; failure != "" {
-		panic(http.ErrAbortHandler) // cuts the stream
+		f.cut()
 	}
 	for name, values := range response.Trailer {
 		if !mayTrail(name) {
@@ -79,6 +80,13 @@ func (f *forwarding) answer(response *http.Response) {
 			header.Add(http.TrailerPrefix+name, value)
 		}
 	}
+}
+
+// cut ends the client's stream in a way that looks like no end of the answer. Nobody
+// waits for the rest of the request.
+func (f *forwarding) cut() {
+	_ = http.NewResponseController(f.w).SetReadDeadline(time.Unix(1, 0))
+	panic(http.ErrAbortHandler)
 }
 
 // flushing writes an answer's body so that nothing of it waits for more.

@@ -23,7 +23,7 @@ func (p *Proxy) connect(ctx context.Context, c *clientConn, rest io.Reader, h *h
 		return
 	}
 	if h.host != "" && !names(h.host, destination.HTTPS, to) {
-		misdirected("the Host of the request is not the server that it is for").of(h.method, to.String()).send(c, h.accept)
+		otherHost().of(h.method, to.String()).send(c, h.accept)
 		return
 	}
 	if p.bytes.exhausted() {

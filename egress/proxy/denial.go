@@ -133,8 +133,9 @@ func (d *denial) answer(w http.ResponseWriter, r *http.Request) {
 	for name, values := range header {
 		w.Header()[name] = values
 	}
-	if r.ProtoMajor == 1 && (r.ContentLength != 0 || d.fault.Rule == ruleHTTP) {
-		w.Header().Set("Connection", "close") // rather than to read a body that nobody wants
+	confused := d.status == http.StatusBadRequest || d.status == http.StatusMisdirectedRequest || d.status == http.StatusRequestHeaderFieldsTooLarge
+	if r.ProtoMajor == 1 && (confused || r.ContentLength != 0) { // rather than to read a body that nobody wants
+		w.Header().Set("Connection", "close")
 	}
 	w.WriteHeader(d.status)
 	if r.Method != http.MethodHead {

@@ -81,8 +81,8 @@ func (f *forwarding) run() *denial {
 	response, address, err := f.proxy.upstreams.roundTrip(out, f.verdict.Networks)
 	f.address = address
 	if err != nil {
-		if f.body != nil {
-			if d := f.body.malformed(); d != nil {
+		if s := sessionFrom(f.r.Context()); s.requests != nil {
+			if d := s.requests.brokenBody(); d != nil {
 				f.failure = Gone
 				return d
 			}

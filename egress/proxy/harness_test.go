@@ -5,7 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -56,9 +56,11 @@ type gate struct {
 	change func(url destination.URL, v *Verdict) // of requests; may be nil
 
 	mu       sync.Mutex
+	told     sync.Cond
 	decided  []string
-	outcomes []Outcome
-	open     int // decisions whose outcome nobody has told yet
+	outcomes []Outcome // of requests and tunnels
+	open     int       // decisions whose outcome nobody has told yet
+	pending  int       // of them, those that are no inspected CONNECT
 }
 
 func (g *gate) verdict(what string, d destination.Decision) Verdict {
@@ -66,7 +68,10 @@ func (g *gate) verdict(what string, d destination.Decision) Verdict {
 	defer g.mu.Unlock()
 	g.decided = append(g.decided, fmt.Sprintf("%s %t", what, d.Allowed))
 	g.open++
-	told := false
+	told, counts := false, !d.Inspect
+	if counts {
+		g.pending++
+	}
 	return Verdict{Allowed: d.Allowed, Inspect: d.Inspect, Rule: "egress", Reasons: d.Reasons, Hint: "ask the Botanist", Done: func(o Outcome) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -75,7 +80,11 @@ func (g *gate) verdict(what string, d destination.Decision) Verdict {
 		}
 		told = true
 		g.open--
-		g.outcomes = append(g.outcomes, o)
+		if counts {
+			g.pending--
+			g.outcomes = append(g.outcomes, o)
+		}
+		g.told.Broadcast()
 	}}
 }
 
@@ -97,11 +106,15 @@ func (g *gate) log() []string {
 	return append([]string(nil), g.decided...)
 }
 
-// last returns the outcome that was told last.
-func (g *gate) last(t *testing.T) Outcome {
+// last waits until the outcome of every request and tunnel was told, and returns the
+// last one.
+func (g *gate) last(t testing.TB) Outcome {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for g.pending > 0 {
+		g.told.Wait()
+	}
 	if len(g.outcomes) == 0 {
 		t.Fatal("no outcome was told")
 	}
@@ -182,6 +195,7 @@ func open(t testing.TB, change ...func(*Config)) *site {
 		rule(t, "api.example", every...), plain(rule(t, "api.example", every...)),
 		rule(t, "tunnel.example", destination.Any),
 	}}
+	s.gate.told.L = &s.gate.mu
 	var err error
 	if s.authority, err = authority.New(time.Now()); err != nil {
 		t.Fatal(err)
@@ -229,10 +243,8 @@ func open(t testing.TB, change ...func(*Config)) *site {
 
 func certificates(t testing.TB, a *authority.Authority) []*x509.Certificate {
 	t.Helper()
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(a.CertificatePEM())
-	block := a.CertificatePEM()
-	certificate, err := parsePEM(block)
+	block, _ := pem.Decode(a.CertificatePEM())
+	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,4 +385,3 @@ func says(what string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, what) }
 }
 
-var errTest = errors.New("as the test says")

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"tendril/destination"
 )
 
 // head is what the proxy itself has to know of a request.
@@ -94,6 +96,20 @@ func (h *head) take(fields []field) *denial {
 	}
 	if h.method == "CONNECT" && (h.chunked || h.length > 0) {
 		return malformed("a CONNECT has a body")
+	}
+	return h.agree()
+}
+
+// agree refuses a Host that is not the target's, where the target names one: net/http
+// looks at the target alone (RFC 9112, section 3.2.2), and some server behind it may
+// not.
+func (h *head) agree() *denial {
+	if h.method == "CONNECT" || strings.HasPrefix(h.target, "/") {
+		return nil // for which the one who asks the gate compares them
+	}
+	url, err := destination.Parse(h.target)
+	if err == nil && !names(h.host, url.Scheme(), url.Authority()) {
+		return otherHost()
 	}
 	return nil
 }

@@ -104,19 +104,14 @@ type requestBody struct {
 	ended func() // is called before the end is passed on, when the trailer is known
 	sent  atomic.Int64
 	begun atomic.Bool
-	bad   atomic.Pointer[denial]
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
 	b.begun.Store(true)
 	n, err := b.from.Read(p)
 	b.sent.Add(int64(n))
-	var d *denial
-	switch {
-	case err == io.EOF && b.ended != nil:
+	if err == io.EOF && b.ended != nil {
 		b.ended()
-	case errors.As(err, &d):
-		b.bad.Store(d)
 	}
 	return n, err
 }
@@ -132,6 +127,3 @@ func (b *requestBody) again() (io.ReadCloser, error) {
 	}
 	return b, nil
 }
-
-// malformed returns what was wrong with the body, if anything.
-func (b *requestBody) malformed() *denial { return b.bad.Load() }

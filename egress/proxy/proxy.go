@@ -127,6 +127,7 @@ func New(c Config) (*Proxy, error) {
 			MaxConcurrentStreams:          64,
 			MaxReceiveBufferPerConnection: 64 << 10,
 			MaxReceiveBufferPerStream:     64 << 10,
+			MaxReadFrameSize:              16 << 10,
 			WriteByteTimeout:              limits.Idle,
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -176,8 +177,7 @@ func (p *Proxy) Serve(ctx context.Context, conn Conn) {
 	switch {
 	case err != nil:
 	case first != nil && first.method == http.MethodConnect:
-		rest, _ := requests.rest()
-		p.connect(ctx, c, rest, first)
+		p.connect(ctx, c, requests.source, first)
 	default:
 		p.speak(requested{c, requests, newSession(destination.Authority{}, requests)})
 	}

@@ -1,19 +1,12 @@
 package proxy
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 )
-
-func parsePEM(text []byte) (*x509.Certificate, error) {
-	block, _ := pem.Decode(text)
-	return x509.ParseCertificate(block.Bytes)
-}
 
 func TestRequestsAreDecidedAndPassedOn(t *testing.T) {
 	for _, h2 := range []bool{false, true} {

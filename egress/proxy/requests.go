@@ -42,9 +42,11 @@ type requestReader struct {
 	state readState
 	left  int64 // bytes of the body, or of its chunk, that are still to come
 
-	heads     int // that were passed on
+	tunnels   bool // the next request may be a CONNECT
+	heads     int  // that were passed on
 	first     *head
 	failed    error // of a body, after which nothing can be told apart any more
+	broken    atomic.Pointer[denial]
 	refused   *denial
 	refusedAt atomic.Int64 // which head was refused, counted from 1; 0: none was
 }
@@ -96,10 +98,10 @@ func newRequestReader(source io.Reader, limit time.Duration, end func()) *reques
 // begin waits for the first request and returns its head, or nil if it is refused.
 // Nothing is passed on by it.
 func (r *requestReader) begin() (*head, error) {
-	if err := r.readHead(); err != nil {
-		return nil, err
-	}
-	return r.first, nil
+	r.tunnels = true
+	err := r.readHead()
+	r.tunnels = false
+	return r.first, err
 }
 
 // rest returns what follows the head that was passed on last, as it is. After it,
@@ -155,9 +157,17 @@ func (r *requestReader) Read(p []byte) (int, error) {
 func (r *requestReader) fail(err error) error {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		r.failed = err
+		var d *denial
+		if errors.As(err, &d) {
+			r.broken.Store(d)
+		}
 	}
 	return err
 }
+
+// brokenBody returns what is wrong with a body, if that is why reading it failed:
+// net/http does not always pass the error on.
+func (r *requestReader) brokenBody() *denial { return r.broken.Load() }
 
 // readHead reads one head, up to its empty line.
 func (r *requestReader) readHead() error {
@@ -172,8 +182,8 @@ func (r *requestReader) readHead() error {
 		return r.refuse(err)
 	}
 	h, err := parseHead(text)
-	if err == nil && h.method == http.MethodConnect && r.heads > 0 {
-		err = malformed("CONNECT is not the first request on its connection")
+	if err == nil && h.method == http.MethodConnect && !r.tunnels {
+		err = malformed("CONNECT is for a proxy, and the first request on its connection")
 	}
 	if err != nil {
 		return r.refuse(err)
@@ -185,6 +195,8 @@ func (r *requestReader) readHead() error {
 	}
 	r.out = text
 	switch {
+	case h.method == http.MethodConnect:
+		r.out, r.state = nil, atEnd // what follows is no request
 	case h.chunked:
 		r.state = atSize
 	case h.length > 0:
@@ -214,7 +226,7 @@ func (r *requestReader) refuse(err error) error {
 func (r *requestReader) section() ([]byte, error) {
 	for lines := bytes.Count(r.part, []byte("\n")); ; lines++ {
 		start := bytes.LastIndexByte(r.part, '\n') + 1
-		if err := r.line(longestHead); err != nil {
+		if err := r.line(longestHead, tooLarge("the header is larger than %d bytes", longestHead)); err != nil {
 			return nil, err
 		}
 		if len(r.part)-start == len("\r\n") {
@@ -226,14 +238,15 @@ func (r *requestReader) section() ([]byte, error) {
 	}
 }
 
-// line appends to part up to the end of a line.
-func (r *requestReader) line(longest int) error {
+// line appends to part up to the end of a line. tooLong is its error when part becomes
+// longer than it may.
+func (r *requestReader) line(longest int, tooLong *denial) error {
 	for {
 		text, err := r.source.ReadSlice('\n')
 		r.part = append(r.part, text...)
 		switch {
 		case len(r.part) > longest:
-			return tooLarge("the header is larger than %d bytes", longest)
+			return tooLong
 		case err == bufio.ErrBufferFull:
 			continue
 		case err == io.EOF && len(r.part) > 0:
@@ -270,7 +283,7 @@ func (r *requestReader) readBody(p []byte) (int, error) {
 
 // readSize reads a chunk's size (RFC 9112, section 7.1).
 func (r *requestReader) readSize() error {
-	if err := r.line(longestSize); err != nil {
+	if err := r.line(longestSize, malformed("the size of a chunk is not a hexadecimal number")); err != nil {
 		return err
 	}
 	text, _, _ := strings.Cut(strings.TrimSuffix(string(r.taken()), "\r\n"), ";")
@@ -291,7 +304,7 @@ func (r *requestReader) readSize() error {
 }
 
 func (r *requestReader) readChunkEnd() error {
-	if err := r.line(longestSize); err != nil {
+	if err := r.line(longestSize, malformed("a chunk is longer than its size")); err != nil {
 		return err
 	}
 	if text := r.taken(); string(text) != "\r\n" {

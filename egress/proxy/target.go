@@ -33,7 +33,7 @@ func (s *session) target(r *http.Request) (destination.URL, *denial) {
 	}
 	for _, host := range append([]string{r.Host}, r.Header.Values("Host")...) {
 		if !names(host, url.Scheme(), url.Authority()) {
-			return destination.URL{}, misdirected("the Host of the request is not the server that it is for")
+			return destination.URL{}, otherHost()
 		}
 	}
 	return url, nil
@@ -41,6 +41,10 @@ func (s *session) target(r *http.Request) (destination.URL, *denial) {
 
 func misdirected(why string) *denial {
 	return refuse(http.StatusMisdirectedRequest, ruleAuthority, "%s", why)
+}
+
+func otherHost() *denial {
+	return misdirected("the Host of the request is not the server that it is for")
 }
 
 // names reports whether the text of a Host field means an authority. Without a port it
