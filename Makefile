@@ -15,15 +15,19 @@ FUZZTIME  ?= 10s
 
 build: $(BIN)
 
-# The Go tool knows what is up to date, so both binaries are always asked for. (A
+# The Go tool knows what is up to date, so all binaries are always asked for. (A
 # pattern rule does not apply to a phony target, hence FORCE.)
 FORCE:
-$(BIN): stoma/binary/built/stoma-linux-$(shell $(GO) env GOARCH) FORCE
+ARCH := $(shell $(GO) env GOARCH)
+$(BIN): stoma/binary/built/stoma-linux-$(ARCH) sprout/binary/built/sprout-linux-$(ARCH) FORCE
 	@echo "building $(BIN) (the first time takes some minutes: gVisor is compiled in)" >&2
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/tendril
 
 stoma/binary/built/stoma-linux-%: FORCE
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags "-s -w" -o $@ ./cmd/stoma
+
+sprout/binary/built/sprout-linux-%: FORCE
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* $(GO) build -trimpath -ldflags "-s -w" -o $@ ./cmd/sprout
 
 # What gVisor's own runsc does with the same bundle: the baseline of the benchmarks.
 bin/baseline: build FORCE
@@ -61,4 +65,4 @@ clients:
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) build -trimpath -o bin/tendril-windows-amd64.exe ./cmd/tendril
 
 clean:
-	rm -rf bin stoma/binary/built/stoma-*
+	rm -rf bin stoma/binary/built/stoma-* sprout/binary/built/sprout-*

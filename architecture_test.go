@@ -44,6 +44,9 @@ var mayImport = map[string][]string{
 	"pollen":                  {"spelling"},
 	"ledger":                  {"spelling"},
 	"state":                   {"budget", "ledger", "pollen", "run"},
+	"embedded":                {},
+	"sprout":                  {"ignore"},
+	"sprout/binary":           {"embedded"},
 	"stoma":                   {},
 	"stoma/binary":            {},
 	"stoma/guest":             {"stoma", "ignore"},
@@ -57,6 +60,7 @@ var mayImport = map[string][]string{
 	"api/wire":                {"capability", "run"},
 	"api":                     {"api/wire", "capability", "run"},
 	"api/client":              {"api/wire", "capability", "site"},
+	"cmd/sprout":              {"sprout"},
 	"cmd/stoma":               {"stoma/guest", "probe"},
 	"cmd/tendril":             {"api", "api/client", "capability", "display", "egress", "ledger", "policy", "run", "site", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
 	"acceptance":              {},
@@ -177,6 +181,31 @@ func TestStomaIsSmall(t *testing.T) {
 			t.Error(err)
 		} else if info.Size() > 4_000_000 {
 			t.Errorf("%s is %d bytes, above 4 MB", path, info.Size())
+		}
+	}
+}
+
+// The Sprout is an agent like any other: it knows nothing of what is around it.
+func TestSproutIsSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/sprout").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	known := []string{"tendril/cmd/sprout", "tendril/sprout", "tendril/ignore"}
+	for imported := range strings.FieldsSeq(string(out)) {
+		if !slices.Contains(known, imported) {
+			t.Errorf("cmd/sprout links %s: it is made of the standard library and %q", imported, known)
+		}
+	}
+	built, err := filepath.Glob("sprout/binary/built/sprout-*")
+	if err != nil || len(built) == 0 {
+		t.Skip("the Sprout is not built: run `make`")
+	}
+	for _, path := range built {
+		if info, err := os.Stat(path); err != nil {
+			t.Error(err)
+		} else if info.Size() > 8_000_000 {
+			t.Errorf("%s is %d bytes, above 8 MB", path, info.Size())
 		}
 	}
 }

@@ -2,7 +2,9 @@ package sprout
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -79,4 +81,26 @@ func start(text string, limit int) string {
 		return text
 	}
 	return string(wholeRunes([]byte(text[:limit]))) + "…"
+}
+
+// Plain escapes what could steer a terminal, all but line feeds and tabs.
+func Plain(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case r == '\n', r == '\t', unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+// line is a text on one line, as far as it fits there.
+func line(text string, limit int) string {
+	return Plain(strings.Join(strings.Fields(start(text, limit)), " "))
 }

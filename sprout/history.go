@@ -3,6 +3,7 @@ package sprout
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // A history is what the model is shown: what it was asked for, and what it said and got
@@ -95,21 +96,45 @@ func shortened(text string) string {
 	return clip(text, kept+noteSize)
 }
 
-// shortenedInput keeps what a call was about, as the object that it has to be.
+// shortenedInput keeps what a call was about.
 func shortenedInput(input string) string {
 	if len(input) <= kept {
 		return input
 	}
-	var fields map[string]any
-	if json.Unmarshal([]byte(input), &fields) == nil {
-		for name, value := range fields {
-			if text, ok := value.(string); ok {
-				fields[name] = shortened(text)
-			}
-		}
-		if short, err := json.Marshal(fields); err == nil && len(short) <= 4*kept {
-			return string(short)
-		}
+	if short := fields(input, shortened); len(short) <= 4*kept {
+		return short
 	}
 	return fmt.Sprintf(`{"left out":"%d bytes"}`, len(input))
+}
+
+// repeatable is a call's input as it may stand in a request: one object, without what a
+// strict reader refuses there, such as a field that comes twice.
+func repeatable(input string) string {
+	return fields(input, func(text string) string { return text })
+}
+
+// fields writes an input anew, each text as change has it. No tool takes anything
+// nested, so that is left out. What is no object becomes an empty one.
+func fields(input string, change func(string) string) string {
+	decoder := json.NewDecoder(strings.NewReader(input))
+	decoder.UseNumber()
+	var object map[string]any
+	if decoder.Decode(&object) != nil || object == nil {
+		return "{}"
+	}
+	for name, value := range object {
+		switch value := value.(type) {
+		case string:
+			object[name] = change(value)
+		case map[string]any, []any:
+			object[name] = "[left out]"
+		}
+	}
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(object) != nil {
+		return "{}"
+	}
+	return strings.TrimSpace(out.String())
 }

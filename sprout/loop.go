@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"tendril/display"
 )
 
 // Bounds of patience.
@@ -96,7 +94,7 @@ func (l *loop) answer(ctx context.Context) (turn, error) {
 		if f.after > maxPause {
 			return turn{}, fmt.Errorf("%w (it wants to be asked again after %s)", f, f.after)
 		}
-		l.say("  %s: again in %s", f, f.after)
+		l.say("! %s: again in %s", f, f.after)
 		if err := l.pause(ctx, f.after); err != nil {
 			return turn{}, err
 		}
@@ -105,7 +103,7 @@ func (l *loop) answer(ctx context.Context) (turn, error) {
 
 // complain tells the model that its answer was of no use, as often as is reasonable.
 func (l *loop) complain(said turn, why string) error {
-	l.say("  an answer of no use: %s", why)
+	l.say("! an answer of no use: %s", why)
 	l.note(said, "Your last answer was of no use: "+why+". Go on with a tool call, or say in a few words that you are done.")
 	return l.count(why)
 }
@@ -124,8 +122,8 @@ func (l *loop) note(said turn, note string) {
 
 // work does the calls of an answer, one after the other.
 func (l *loop) work(ctx context.Context, said turn) error {
-	if text := strings.TrimSpace(said.text); text != "" {
-		l.say("  %s", text)
+	if said.text != "" {
+		l.say("> %s", said.text)
 	}
 	x := exchange{said: said}
 	sense, last := false, ""
@@ -148,10 +146,7 @@ func (l *loop) work(ctx context.Context, said turn) error {
 		l.say("%s %s → %s", c.name, start(c.subject(), 100), outcome(r))
 	}
 	for i := range said.calls {
-		// What is no object may not be repeated to the provider.
-		if c := &said.calls[i]; !c.object() {
-			c.input = "{}"
-		}
+		said.calls[i].input = repeatable(said.calls[i].input)
 	}
 	l.history.exchanges = append(l.history.exchanges, x)
 	if !sense {
@@ -193,7 +188,7 @@ func (l *loop) circle(x exchange) error {
 
 // say writes one line for a person.
 func (l *loop) say(format string, args ...any) {
-	_, _ = fmt.Fprintln(l.log, display.Line(start(fmt.Sprintf(format, args...), 240)))
+	_, _ = fmt.Fprintln(l.log, line(fmt.Sprintf(format, args...), 240))
 }
 
 // pause waits, or until the context ends.

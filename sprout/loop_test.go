@@ -124,7 +124,7 @@ func TestFailingTestTurnsGreen(t *testing.T) {
 				t.Errorf("the model did not see %q", want)
 			}
 		}
-		for _, want := range []string{"shell sh test.sh → [exit status 1]\n", "shell sh test.sh → [exit status 0]\n", "read missing.sh → failed:", "now read\n"} {
+		for _, want := range []string{"shell sh test.sh → [exit status 1]\n", "shell sh test.sh → [exit status 0]\n", "read missing.sh → failed:", "> now read\n"} {
 			if !strings.Contains(e.log, want) {
 				t.Errorf("the log does not have %q:\n%s", want, e.log)
 			}

@@ -17,7 +17,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"tendril/display"
 	"tendril/sprout"
 )
 
@@ -45,11 +44,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		last, err = sprout.Run(ctx, options)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "sprout:", display.Line(err.Error()))
+		_, _ = fmt.Fprintln(stderr, "sprout:", sprout.Plain(err.Error()))
 	}
 	switch {
 	case err == nil:
-		_, _ = fmt.Fprintln(stdout, display.Text(last))
+		_, _ = fmt.Fprintln(stdout, sprout.Plain(last))
 		return 0
 	case errors.Is(err, sprout.ErrUsage):
 		return 2
