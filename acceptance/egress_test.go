@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -294,5 +295,37 @@ func TestFetchAndExplain(t *testing.T) {
 	}
 	if no := g.succeed("egress", "explain", "--method", "POST", base+"/ok/a"); !strings.HasPrefix(no.stdout, "no: ") || !strings.Contains(no.stdout, "the method is POST") {
 		t.Errorf("explained: %s", no.stdout)
+	}
+}
+
+// Files that a request wants are there before the work starts, and a file that must not be
+// fetched keeps it from starting.
+func TestFilesAreBroughtBeforeTheWork(t *testing.T) {
+	g := newGarden(t)
+	o := g.goOutside(t)
+	g.permit(o, "")
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte("hello from /ok/data\n")))
+	said := g.succeed("--json", "grow", "--substrate", "handbook", "--fetch", base+"/ok/data#sha256="+sum+"=data/in.txt", "--", "sh", "-c", "cat data/in.txt && cp data/in.txt out.txt")
+	var r run.Run
+	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.git("show", *r.Branch+":out.txt"); got != "hello from /ok/data" {
+		t.Errorf("the work saw %q", got)
+	}
+	if !strings.Contains(g.succeed("ledger", "export").stdout, `"file":"sha256:`+sum) {
+		t.Error("the ledger does not say which file it was")
+	}
+	for name, fetch := range map[string]string{
+		"another path":   base + "/secret=x",
+		"another digest": base + "/ok/data#sha256=" + strings.Repeat("0", 64) + "=x",
+		"out of it":      base + "/ok/data=../x",
+		"into Git":       base + "/ok/data=.git/hooks/x",
+		"no path":        base + "/ok/data",
+	} {
+		if said := g.tendril("grow", "--substrate", "handbook", "--fetch", fetch, "--", "sh", "-c", "echo >ran.txt"); said.status != run.ExitRefused || strings.Contains(said.stdout, "branch") {
+			t.Errorf("%s: %+v", name, said)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package capability
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -26,6 +27,17 @@ type Work struct {
 	// Terminal gives the Sprout a terminal of this size instead of pipes; its
 	// stdout and stderr are then one stream.
 	Terminal *Size `json:"terminal"`
+
+	// Fetch are files from outside that are put into the workspace before the command
+	// starts, each as the grant permits.
+	Fetch []FetchedFile `json:"fetch"`
+}
+
+// FetchedFile is a file that is to be fetched.
+type FetchedFile struct {
+	URL    string `json:"url"`
+	Path   string `json:"path"`   // in the workspace
+	Digest string `json:"digest"` // "sha256:" and 64 hexadecimal digits that it has to have; empty: any
 }
 
 // GrowInput asks for one run whose work becomes a Fruit.
@@ -97,10 +109,33 @@ func (in Work) Validate() error {
 	if err := validCommand(in.Argv, in.Env); err != nil {
 		return err
 	}
+	if err := validFetch(in.Fetch); err != nil {
+		return err
+	}
 	if in.Terminal != nil && (in.Terminal.Rows == 0 || in.Terminal.Cols == 0) {
 		return fault.New(fault.Invalid, "a terminal of %d rows and %d columns shows nothing", in.Terminal.Rows, in.Terminal.Cols)
 	}
 	return in.Limits.Validate()
+}
+
+// mostFiles is how many files a run may fetch before its work.
+const mostFiles = 64
+
+func validFetch(files []FetchedFile) error {
+	if len(files) > mostFiles {
+		return fault.New(fault.Invalid, "%d files are more than %d", len(files), mostFiles)
+	}
+	for _, file := range files {
+		if file.Path == "" || len(file.Path) > longestName || path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path ||
+			file.Path == "." || strings.HasPrefix(file.Path, "..") || strings.ContainsRune(file.Path, 0) || strings.EqualFold(strings.Split(file.Path, "/")[0], ".git") {
+			return fault.New(fault.Invalid, "%q is not a path in the workspace", clip(file.Path)).
+				WithHint("write a relative, clean path outside of .git, such as vendor/data.json")
+		}
+		if err := firstError(validURL(file.URL), validDigest(file.Digest)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func validSubstrate(s run.Substrate) error {

@@ -29,6 +29,9 @@ func TestInputsThatAreTaken(t *testing.T) {
 		"a base":             grow(func(in *GrowInput) { in.Base = "main~3" }),
 		"dirty":              grow(func(in *GrowInput) { in.Dirty = true }),
 		"a terminal":         grow(func(in *GrowInput) { in.Terminal = &Size{Rows: 24, Cols: 80} }),
+		"a file": grow(func(in *GrowInput) {
+			in.Fetch = []FetchedFile{{URL: "https://a.example/x", Path: "a/b..c", Digest: "sha256:" + strings.Repeat("0a", 32)}}
+		}),
 		"every limit at its least": grow(func(in *GrowInput) {
 			in.Limits = Limits{CPUs: new(leastCPUs), Memory: new(leastMemory), Disk: new(leastDisk), Output: new(leastOutput),
 				Pids: new(leastPids), Wall: new(leastDuration), Idle: new(leastDuration)}

@@ -93,6 +93,9 @@ func (g *growth) bearFruit(ctx context.Context) error {
 	if err := g.openWall(ctx); err != nil {
 		return err
 	}
+	if err := g.bring(ctx); err != nil {
+		return err
+	}
 	if err := g.firstExec(ctx); err != nil {
 		return err
 	}

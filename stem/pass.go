@@ -36,6 +36,9 @@ func (g *growth) passThrough(ctx context.Context) error {
 	if err := g.openWall(ctx); err != nil {
 		return err
 	}
+	if err := g.bring(ctx); err != nil {
+		return err
+	}
 	if err := g.firstExec(ctx); err != nil {
 		return err
 	}

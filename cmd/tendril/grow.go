@@ -32,6 +32,7 @@ type workFlags struct {
 	Dirty     bool       `help:"Start from a snapshot of the working tree, uncommitted changes included."`
 	Provider  string     `placeholder:"NAME" help:"The wall to use (default: the strongest that is ready)."`
 	Env       []string   `sep:"none" placeholder:"NAME=VALUE" help:"A variable for the Sprout. Nothing is inherited."`
+	Fetch     []string   `sep:"none" placeholder:"URL=PATH" help:"Fetch this file before the work, as the grant permits, and put it there; URL#sha256=HEX=PATH takes no other file."`
 	Stdin     bool       `short:"i" help:"Pass stdin to the Sprout."`
 	TTY       bool       `name:"tty" short:"t" help:"Give the Sprout a terminal."`
 	Limits    limitFlags `embed:"" group:"Limits (a limit that is asked for is kept or the run is refused):"`
@@ -52,6 +53,9 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 	work := capability.Work{
 		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: c.argv, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
 	}
+	if work.Fetch, err = fetchArguments(f.Fetch); err != nil {
+		return ctx, work, none, err
+	}
 	if f.Stdin || f.TTY {
 		ctx = capability.WithInput(ctx, c.stdin)
 	}
@@ -64,6 +68,23 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 	}
 	work.Terminal = &terminal.size
 	return capability.WithResizes(ctx, terminal.resizes), work, restore, nil
+}
+
+// fetchArguments reads URL=PATH, with a digest as pip writes it behind the URL.
+func fetchArguments(arguments []string) ([]capability.FetchedFile, error) {
+	var files []capability.FetchedFile
+	for _, argument := range arguments {
+		i := strings.LastIndexByte(argument, '=')
+		if i < 0 {
+			return nil, fault.New(fault.Invalid, "--fetch %q is not URL=PATH", argument)
+		}
+		file := capability.FetchedFile{URL: argument[:i], Path: argument[i+1:]}
+		if url, digest, ok := strings.Cut(file.URL, "#sha256="); ok {
+			file.URL, file.Digest = url, "sha256:"+digest
+		}
+		files = append(files, file)
+	}
+	return files, nil
 }
 
 type growCommand struct {
