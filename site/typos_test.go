@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tendril/credential"
 	"tendril/fault"
 	"tendril/grant"
 	"tendril/site"
@@ -29,6 +30,11 @@ var controlPlane = []struct {
 	}}}}},
 	{grant.SubstratesFileName, reflect.TypeFor[grant.SubstratesFile](), parser(grant.ParseSubstrates), mapping{{"version", "1"}, {"substrates", mapping{
 		{"handbook", mapping{{"path", "/srv/handbook.git"}}},
+	}}}},
+	{credential.FileName, reflect.TypeFor[credential.File](), parser(credential.Parse), mapping{{"version", "1"}, {"credentials", mapping{
+		{"model-api", mapping{
+			{"source", mapping{{"env", "MODEL_API_KEY"}}}, {"bind", mapping{{"host", "api.example.com"}}}, {"attach", mapping{{"header", "Authorization"}}},
+		}},
 	}}}},
 }
 
