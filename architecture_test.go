@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"grant":                   {"capability", "destination", "pollen", "spelling", "strictyaml"},
 	"budget":                  {"strictyaml"},
 	"egress":                  {"destination"},
+	"egress/model":            {"budget", "strictyaml"},
 	"egress/authority":        {"destination"},
 	"egress/proxy":            {"destination", "display", "egress/authority"},
 	"credential":              {"destination", "spelling", "strictyaml"},

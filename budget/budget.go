@@ -93,10 +93,7 @@ func (p Prices) Bound(r Request, l Limits) (Amount, error) {
 			WithRule("under a spend limit a model without a price is refused").
 			WithHint("the Botanist can add it to %s", FileName)
 	}
-	output := r.Output
-	if output == 0 || price.MaxOutput > 0 && price.MaxOutput < output {
-		output = price.MaxOutput
-	}
+	output, high := r.mostOutput(price)
 	if output == 0 && (l.boundTokens() || l.boundSpend()) {
 		return Amount{}, fault.New(fault.Denied, "nothing bounds what the model %q of %s may answer", clip(r.Model), r.Route).
 			WithRule("under a limit a request needs a bound of its own").
@@ -106,7 +103,6 @@ func (p Prices) Bound(r Request, l Limits) (Amount, error) {
 	if price.MaxInput > 0 {
 		input = min(input, price.MaxInput)
 	}
-	high, output := mul(output, r.Copies)
 	spend, fits := cost(pair{input, max(price.Input, price.CacheRead, price.CacheWrite)}, pair{output, price.Output})
 	if high || !fits {
 		return Amount{}, fault.New(fault.Denied, "a request for %d answers of the model %q has no bound that can be counted", r.Copies, clip(r.Model)).
@@ -115,10 +111,25 @@ func (p Prices) Bound(r Request, l Limits) (Amount, error) {
 	return Amount{Tokens: add(input, output), Spend: spend}, nil
 }
 
-// mul reports whether the product does not fit, and the product.
-func mul(a, b int64) (over bool, product int64) {
-	high, low := bits.Mul64(uint64(a), uint64(b))
-	return high != 0 || low > math.MaxInt64, int64(low)
+// MostOutput returns how many tokens all answers to a request can have together; 0: it is
+// not known.
+func (p Prices) MostOutput(r Request) int64 {
+	price, _ := p.Lookup(r.Route, r.Model)
+	most, high := r.mostOutput(price)
+	if high {
+		return 0
+	}
+	return most
+}
+
+// mostOutput also reports whether it does not fit.
+func (r Request) mostOutput(price Price) (most int64, high bool) {
+	each := r.Output
+	if each == 0 || price.MaxOutput > 0 && price.MaxOutput < each {
+		each = price.MaxOutput
+	}
+	over, product := bits.Mul64(uint64(each), uint64(r.Copies))
+	return int64(product), over != 0 || product > math.MaxInt64
 }
 
 // mostReported is beyond what any one request can use; a report of more is none.
