@@ -8,10 +8,19 @@ import (
 	"tendril/fault"
 )
 
-// Bind is where a secret may be sent: one rule with the words, the defaults and the
-// meaning of a grant's. Plain text is only where it says `scheme: http`.
+// Bind is where a secret may be sent. Its words have the defaults and the meaning of
+// those of a grant's rule. Plain text is only where it says `scheme: http`.
 type Bind struct {
-	destination.Rule `yaml:",inline"`
+	Host    destination.Pattern       `yaml:"host" json:"host"`
+	Scheme  destination.Scheme        `yaml:"scheme" json:"scheme,omitzero"`   // not set: HTTPS
+	Port    destination.Port          `yaml:"port" json:"port,omitzero"`       // not set: the scheme's
+	Methods destination.Methods       `yaml:"methods" json:"methods,omitzero"` // not set: GET and HEAD
+	Paths   []destination.PathPattern `yaml:"paths" json:"paths,omitzero"`     // not set: every path
+}
+
+// rule is one that permits what the binding covers.
+func (b Bind) rule() destination.Rule {
+	return destination.Rule{Host: b.Host, Scheme: b.Scheme, Port: b.Port, Methods: b.Methods, Paths: b.Paths}
 }
 
 // Validate refuses a binding to no host, and to a tunnel, in which nothing can be
@@ -24,7 +33,7 @@ func (b Bind) Validate() error {
 	case slices.Contains(b.Methods, destination.Any):
 		return fault.New(fault.Invalid, "a credential cannot be bound to `methods: any`").WithHint("nobody looks into that tunnel; name the methods")
 	}
-	return b.Rule.Validate()
+	return b.rule().Validate()
 }
 
 // RefuseKey says why a secret has no place here.
@@ -33,12 +42,12 @@ func (Bind) RefuseKey(key string) error { return refuseLiteral(key) }
 // Covers reports whether the secret may be sent with a request. The zero Bind covers
 // nothing.
 func (b Bind) Covers(u destination.URL, method string) bool {
-	return b.Validate() == nil && destination.Decide(u, method, []destination.Rule{b.Rule}).Allowed
+	return b.Validate() == nil && destination.Decide(u, method, []destination.Rule{b.rule()}).Allowed
 }
 
 // Within reports whether the binding permits nothing that other does not.
 func (b Bind) Within(other Bind) bool {
-	return b.Validate() == nil && other.Validate() == nil && other.Rule.Covers(b.Rule)
+	return b.Validate() == nil && other.Validate() == nil && other.rule().Covers(b.rule())
 }
 
 // String is the binding in words, such as "POST https://api.example.com/v1/*".

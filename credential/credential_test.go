@@ -132,20 +132,21 @@ func TestParseRefuses(t *testing.T) {
 		source("{age: /a}"):                                           `:4: the value of "age" is not keys and values`,
 		source("{age: {file: /a, identity: AGE-SECRET-KEY-h0ney}}"):   ":4: identity: this is not an absolute, clean path of a file",
 
-		bind("{}"):                                 ":5: bind: the binding has no host",
-		bind("{host: '*'}"):                        ":5: host: ",
-		bind("{host: '*.com'}"):                    ":5: host: ",
-		bind("{host: 'https://a.example'}"):        ":5: host: ",
-		bind("{host: a.example, methods: any}"):    ":5: bind: a credential cannot be bound to `methods: any`",
-		bind("{host: a.example, methods: []}"):     ":5: bind: the list of methods is empty",
-		bind("{host: a.example, methods: [get]}"):  ":5: methods: ",
-		bind("{host: a.example, paths: []}"):       ":5: bind: the list of paths is empty",
-		bind("{host: a.example, paths: [v1]}"):     ":5: paths: ",
-		bind("{host: a.example, paths: ['/*/a']}"): ":5: paths: ",
-		bind("{host: a.example, scheme: ftp}"):     ":5: scheme: ",
-		bind("{host: a.example, port: 0}"):         ":5: port: ",
-		bind("{host: a.example, token: h0ney}"):    ":5: token: a secret is never written in this file",
-		bind("{hosts: a.example}"):                 `:5: unknown key "hosts" (did you mean "host"?)`,
+		bind("{}"):                                        ":5: bind: the binding has no host",
+		bind("{host: '*'}"):                               ":5: host: ",
+		bind("{host: '*.com'}"):                           ":5: host: ",
+		bind("{host: 'https://a.example'}"):               ":5: host: ",
+		bind("{host: a.example, methods: any}"):           ":5: bind: a credential cannot be bound to `methods: any`",
+		bind("{host: a.example, methods: []}"):            ":5: bind: the list of methods is empty",
+		bind("{host: a.example, methods: [get]}"):         ":5: methods: ",
+		bind("{host: a.example, paths: []}"):              ":5: bind: the list of paths is empty",
+		bind("{host: a.example, paths: [v1]}"):            ":5: paths: ",
+		bind("{host: a.example, paths: ['/*/a']}"):        ":5: paths: ",
+		bind("{host: a.example, scheme: ftp}"):            ":5: scheme: ",
+		bind("{host: a.example, port: 0}"):                ":5: port: ",
+		bind("{host: a.example, token: h0ney}"):           ":5: token: a secret is never written in this file",
+		bind("{host: a.example, networks: [10.0.0.0/8]}"): `:5: unknown key "networks"`,
+		bind("{hosts: a.example}"):                        `:5: unknown key "hosts" (did you mean "host"?)`,
 
 		attach("{}"):                                            ":6: attach: exactly one of header, basic and query is needed",
 		attach("{header: A, basic: b}"):                         ":6: attach: exactly one",
@@ -323,7 +324,7 @@ func TestNarrowing(t *testing.T) {
 
 func TestZeroBindingCoversNothing(t *testing.T) {
 	u := url(t, "https://example.com/")
-	tunnel := Bind{destination.Rule{Methods: destination.Methods{destination.Any}}}
+	tunnel := Bind{Methods: destination.Methods{destination.Any}}
 	if err := tunnel.Host.UnmarshalText([]byte("example.com")); err != nil {
 		t.Fatal(err)
 	}
