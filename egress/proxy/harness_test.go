@@ -384,4 +384,3 @@ func text(t testing.TB, client *http.Client, url string) (int, string) {
 func says(what string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, what) }
 }
-
