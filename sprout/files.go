@@ -114,7 +114,7 @@ func (w *workplace) read(_ context.Context, input string) (string, error) {
 			continue
 		}
 		shown := fmt.Sprintf("%d\t%s\n", number, clip(string(bytes.TrimRight(line, "\r\n")), maxLine))
-		if number-in.First >= in.Lines || out.Len()+len(shown) > maxResult-noteSize {
+		if number-in.First >= in.Lines || out.Len()+len(shown) > page {
 			fmt.Fprintf(&out, "[more follows: first_line %d]", number)
 			return out.String(), nil
 		}

@@ -154,7 +154,7 @@ func (f *finder) file(name string) error {
 			continue
 		}
 		shown := fmt.Sprintf("%s:%d: %s\n", name, number, clip(string(line), maxShown))
-		if f.found == maxFound || f.out.Len()+len(shown) > maxResult-noteSize {
+		if f.found == maxFound || f.out.Len()+len(shown) > page {
 			return errEnough
 		}
 		f.found++

@@ -38,7 +38,7 @@ func (w *workplace) shell(ctx context.Context, input string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(in.Timeout)*time.Second, errTimeout)
 	defer cancel()
-	out := newExcerpt(maxResult - noteSize)
+	out := newExcerpt(page)
 	cmd := exec.CommandContext(ctx, "sh", "-c", in.Command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, out, out
 	cmd.WaitDelay = background

@@ -13,6 +13,9 @@ import (
 // maxResult bounds what the model gets back from one call, in bytes.
 const maxResult = 16 << 10
 
+// page is how much of it a tool fills; a note of its own follows.
+const page = maxResult - 2*noteSize
+
 // A tool is what the model may call. The schema is JSON Schema, as both providers want
 // it. An error of do is told to the model; it is an inputError when the input is not what
 // the schema says.
