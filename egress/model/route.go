@@ -214,11 +214,14 @@ func (r *Route) read(w http.ResponseWriter, req *http.Request, e endpoint) (rele
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			release()
-		}
-	}()
+	if q, err = r.readBody(w, req, e); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return release, q, nil
+}
+
+func (r *Route) readBody(w http.ResponseWriter, req *http.Request, e endpoint) (*request, error) {
 	// A connection without deadlines, as tests have, is one whose owner watches it.
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
@@ -226,10 +229,9 @@ func (r *Route) read(w http.ResponseWriter, req *http.Request, e endpoint) (rele
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MostBody))
 	if err != nil {
-		return nil, nil, tooLarge(err)
+		return nil, tooLarge(err)
 	}
-	q, err = read(body, e.dialect, e.form, r.config.Permit, r.unknownBetas(req.Header, e.dialect))
-	return release, q, err
+	return read(body, e.dialect, e.form, r.config.Permit, r.unknownBetas(req.Header, e.dialect))
 }
 
 // tooLarge is the fault of a body that could not be read to its end.

@@ -14,7 +14,6 @@ type meter struct {
 	ended    bool  // the answer ended as it should; a whole JSON answer always has
 	written  int64 // bytes of text that a stream has given so far
 	extra    bool  // the event that was read last holds usage and nothing else
-	read     func(m *meter, data []byte)
 }
 
 // final returns the usage, and whether it can be relied on.
