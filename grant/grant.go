@@ -55,6 +55,7 @@ type Grant struct {
 
 	Egress      Egress              `yaml:"egress" json:"egress,omitzero"`           // not set: nothing is reached
 	Credentials Set[CredentialName] `yaml:"credentials" json:"credentials,omitzero"` // not set: none is used
+	Models      Models              `yaml:"models" json:"models,omitzero"`           // not set: none is asked
 
 	Limits Limits `yaml:"limits" json:"limits,omitzero"`
 	Runs   Runs   `yaml:"runs" json:"runs,omitzero"` // not set: its own

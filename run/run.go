@@ -43,6 +43,7 @@ type Run struct {
 	Boundary   []Row   `json:"boundary"`   // what was asked of the wall and what was applied
 	Unenforced []Limit `json:"unenforced"` // limits that this host could not enforce
 	Egress     []Reach `json:"egress"`     // what was reached and what was refused, by destination
+	Usage      *Usage  `json:"usage"`      // what its models came to; nil if it has none
 	Review     *Review `json:"review"`     // what the Botanist decided about the Fruit
 
 	Error      *Error `json:"error"`
@@ -120,6 +121,13 @@ type Reach struct {
 	Refused     int64  `json:"refused"`
 	Sent        int64  `json:"sent"` // bytes of bodies, or of tunnels
 	Received    int64  `json:"received"`
+}
+
+// Usage is what the model requests of a run came to, with what is still set aside for
+// those whose usage nobody reported.
+type Usage struct {
+	Tokens   int64 `json:"tokens"`    // in and out, cached ones too
+	MicroUSD int64 `json:"micro_usd"` // by the site's price list
 }
 
 // Row is one property of the boundary: what was asked, what was applied, how

@@ -22,7 +22,7 @@ func TestARecordAlwaysHasEveryKey(t *testing.T) {
 	}
 	const want = `{"run":"r-01jd","state":"queued","pollen":"botanist","substrate":"handbook","base":null,` +
 		`"branch":null,"commit":null,"provider":null,"exit":null,"stop":null,"partial":false,"verdict":null,` +
-		`"changed":0,"ignored":0,"skipped":0,"dirty":false,"flags":[],"boundary":[],"unenforced":[],"egress":[],"review":null,` +
+		`"changed":0,"ignored":0,"skipped":0,"dirty":false,"flags":[],"boundary":[],"unenforced":[],"egress":[],"usage":null,"review":null,` +
 		`"error":null,"started":null,"duration_ms":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -40,7 +40,7 @@ func TestAFullRecord(t *testing.T) {
 		Base:      new("0123"), Branch: new(id.Branch()), Commit: new("4567"), Provider: new("runsc"),
 		Exit: &Exit{Code: new(0)}, Stop: &Stop{Limit: Memory}, Verdict: new(Inconclusive), Changed: 3,
 		Flags:      []Flag{{Kind: "symlink", Path: "a/b", Note: "leaves the tree"}},
-		Unenforced: []Limit{Memory}, Egress: []Reach{{"https://example.com:443", 2, 1, 3, 4}},
+		Unenforced: []Limit{Memory}, Egress: []Reach{{"https://example.com:443", 2, 1, 3, 4}}, Usage: &Usage{Tokens: 5, MicroUSD: 6},
 		Error:      ErrorOf(fault.New(fault.Denied, "no").WithRule("grant")),
 		Started:    new(At(time.Date(2026, 11, 5, 13, 0, 0, 123_999_999, time.FixedZone("", 3600)))),
 		DurationMS: new(int64(812)),

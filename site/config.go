@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tendril/capability"
+	"tendril/destination"
 	"tendril/fault"
 	"tendril/strictyaml"
 )
@@ -25,6 +26,45 @@ type Config struct {
 	Toolchain []Dir `yaml:"toolchain"`
 
 	Limits Limits `yaml:"limits"`
+
+	// Routes say where model routes lead, if not to the provider's own.
+	Routes Routes `yaml:"routes"`
+}
+
+// Routes are the model routes, by the interface that they speak.
+type Routes struct {
+	Anthropic *Route `yaml:"anthropic"`
+	OpenAI    *Route `yaml:"openai"`
+}
+
+// Route is a provider of models.
+type Route struct {
+	URL      Base                  `yaml:"url"`
+	Networks []destination.Network `yaml:"networks"` // in which it may lie although they are not public
+}
+
+// Validate refuses a route that leads nowhere.
+func (r Route) Validate() error {
+	if r.URL == (Base{}) {
+		return fault.New(fault.Invalid, "the url is missing").WithHint("write `url: https://api.example.com`")
+	}
+	return nil
+}
+
+// Base is the beginning of a provider's URLs.
+type Base struct{ destination.URL }
+
+// UnmarshalText takes a URL in its one form, without a query.
+func (b *Base) UnmarshalText(text []byte) error {
+	url, err := destination.Parse(strings.TrimSuffix(string(text), "/"))
+	if err != nil {
+		return err
+	}
+	if strings.Contains(url.Target(), "?") {
+		return fault.New(fault.Invalid, "%q has a query", clip(string(text)))
+	}
+	*b = Base{url}
+	return nil
 }
 
 // Limits holds the bounds that runs get.

@@ -23,7 +23,9 @@ type permit struct {
 }
 
 // reaches reports whether anything outside can be reached.
-func (p permit) reaches() bool { return p.reach != nil && p.reach.Egress != nil }
+func (p permit) reaches() bool {
+	return p.reach != nil && (p.reach.Egress != nil || p.reach.Models != nil)
+}
 
 const builtIn = "the Botanist's own grant: observe, grow and control on any path of this host"
 

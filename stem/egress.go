@@ -41,7 +41,7 @@ func (r *reach) fetch(ctx context.Context, raw, digest string, most capability.B
 		return capability.Fetched{}, err
 	}
 	var content bytes.Buffer
-	fetched, err := r.proxy.Fetch(ctx, r, url, &content, int64(most))
+	fetched, err := r.proxy.Fetch(ctx, gate{r, r.grant.Egress, r.grant.Where()}, url, &content, int64(most))
 	if err != nil {
 		return capability.Fetched{}, err
 	}

@@ -355,8 +355,11 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 
 // finish records the state that the run ends in.
 func (g *growth) finish(ctx context.Context, broke error, verdict run.Verdict) (run.Run, error) {
+	usage, err := g.reach.usage(ctx)
+	broke = errors.Join(broke, err)
 	record, events, err := g.stem.state.UpdateRun(ctx, g.id, func(r *run.Run) error {
 		g.describe(r)
+		r.Usage = usage
 		r.Verdict = &verdict
 		r.DurationMS = new(time.Since(g.started).Milliseconds())
 		r.Error = run.ErrorOf(broke)

@@ -91,11 +91,7 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if p.view, err = rootfs.HostView(s.config.Toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
 		return nil, err
 	}
-	var road []string
-	if c.permit.reaches() {
-		road = reachEnv()
-	}
-	p.env = environment(p.view.Path(s.config.HostPath), road, in.Env)
+	p.env = environment(p.view.Path(s.config.HostPath), c.permit.env(), in.Env)
 	if err := s.commandExists(p); err != nil {
 		return nil, err
 	}

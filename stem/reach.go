@@ -35,12 +35,14 @@ type reach struct {
 	events    *eventLog
 	authority *authority.Authority
 	proxy     *proxy.Proxy
+	routes    []*modelRoute
 
 	mu       sync.Mutex
 	seen     map[string]*run.Reach // by destination
 	refused  int
 	asked    int
-	exceeded chan run.Limit // holds the limit once one is reached
+	taken    map[string]bool // out of model requests
+	exceeded chan run.Limit  // holds the limit once one is reached
 }
 
 const (
@@ -57,19 +59,26 @@ const (
 
 // newReach makes the road of one run. There is none without rules.
 func (s *Stem) newReach(c *call, id run.ID, events *eventLog) (*reach, error) {
-	g := c.permit.reach
-	if g == nil || len(g.Egress) == 0 {
+	if !c.permit.reaches() {
 		return nil, nil
 	}
+	g := c.permit.reach
 	r := &reach{stem: s, call: c, run: id, grant: g, events: events, exceeded: make(chan run.Limit, 1)}
 	var err error
 	if r.authority, err = authority.New(time.Now()); err != nil {
 		return nil, err
 	}
 	r.proxy, err = proxy.New(proxy.Config{
-		Gate: r, Dialer: s.config.Dialer, Authority: r.authority, Roots: s.config.Roots, Limits: proxy.Limits{Connections: mostConnections},
+		Gate: gate{r, g.Egress, g.Where()}, Dialer: s.config.Dialer, Authority: r.authority, Roots: s.config.Roots, Limits: proxy.Limits{Connections: mostConnections},
 	})
-	return r, err
+	if err != nil {
+		return nil, err
+	}
+	if err := r.openRoutes(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // listeners are the ports inside that lead out. A nil reach has none.
@@ -77,12 +86,19 @@ func (r *reach) listeners(ctx context.Context) []terrarium.Listener {
 	if r == nil {
 		return nil
 	}
-	return []terrarium.Listener{{Name: "proxy", Port: proxyPort, Serve: func(conn *stoma.Stream) { r.proxy.Serve(ctx, conn) }}}
+	list := []terrarium.Listener{}
+	if r.grant.Egress != nil {
+		list = append(list, terrarium.Listener{Name: "proxy", Port: proxyPort, Serve: func(conn *stoma.Stream) { r.proxy.Serve(ctx, conn) }})
+	}
+	for _, route := range r.routes {
+		list = append(list, route.listener())
+	}
+	return list
 }
 
 // certificate is what programs inside trust; nil: what the host trusts.
 func (r *reach) certificate() []byte {
-	if r == nil {
+	if r == nil || r.grant.Egress == nil {
 		return nil
 	}
 	return r.authority.CertificatePEM()
@@ -90,9 +106,13 @@ func (r *reach) certificate() []byte {
 
 // close ends what is open and waits for it.
 func (r *reach) close() {
-	if r != nil {
-		r.proxy.Close()
+	if r == nil {
+		return
 	}
+	for _, route := range r.routes {
+		_ = route.server.Close() // its connections end with it
+	}
+	r.proxy.Close()
 }
 
 // limit delivers the limit that asking reached. It is silent for a nil reach.
@@ -118,37 +138,44 @@ func (r *reach) summary() []run.Reach {
 	return list
 }
 
+// gate decides by some rules for one run.
+type gate struct {
+	*reach
+	rules []destination.Rule
+	where string // the rules are written
+}
+
 // Connect implements [proxy.Gate].
-func (r *reach) Connect(ctx context.Context, to destination.Authority) (proxy.Verdict, error) {
-	return r.decide(ctx, "https://"+to.String(), "CONNECT", "", destination.DecideAuthority(to, r.grant.Egress), nil)
+func (g gate) Connect(ctx context.Context, to destination.Authority) (proxy.Verdict, error) {
+	return g.decide(ctx, "https://"+to.String(), "CONNECT", "", destination.DecideAuthority(to, g.rules), nil)
 }
 
 // Request implements [proxy.Gate].
-func (r *reach) Request(ctx context.Context, url destination.URL, method string) (proxy.Verdict, error) {
-	d := destination.Decide(url, method, r.grant.Egress)
+func (g gate) Request(ctx context.Context, url destination.URL, method string) (proxy.Verdict, error) {
+	d := destination.Decide(url, method, g.rules)
 	if !d.Allowed {
-		return r.decide(ctx, url.Origin(), method, url.String(), d, nil)
+		return g.decide(ctx, url.Origin(), method, url.String(), d, nil)
 	}
-	bound, err := r.stem.boundTo(*r.grant, url, method)
+	bound, err := g.stem.boundTo(*g.grant, url, method)
 	if err != nil {
 		return proxy.Verdict{}, err
 	}
-	return r.decide(ctx, url.Origin(), method, url.String(), d, bound)
+	return g.decide(ctx, url.Origin(), method, url.String(), d, bound)
 }
 
 // decide records the decision, and makes a verdict of it. What the Sprout asked for
 // beyond the destination is its own: the ledger has a digest of it.
-func (r *reach) decide(ctx context.Context, to, method, url string, d destination.Decision, bound []credential.Named) (proxy.Verdict, error) {
-	if !r.count(to, d.Allowed) {
+func (g gate) decide(ctx context.Context, to, method, url string, d destination.Decision, bound []credential.Named) (proxy.Verdict, error) {
+	if !g.count(to, d.Allowed) {
 		return proxy.Verdict{}, fault.New(fault.Denied, "this run has asked for more than it may").WithRule("the run's limit of requests")
 	}
 	rule := d.Reasons[0]
 	if d.Allowed {
-		rule = r.grant.Where() + " " + rule
+		rule = g.where + " " + rule
 	}
-	e := r.call.entry(ledger.Decision)
-	e.Run, e.Target, e.Change, e.Rule, e.Decision = string(r.run), to, "", strings.Join(d.Reasons, "; "), ledger.Permit
-	e.Capability, e.Of = "egress."+strings.ToLower(method), &r.call.row
+	e := g.call.entry(ledger.Decision)
+	e.Run, e.Target, e.Change, e.Rule, e.Decision = string(g.run), to, "", strings.Join(d.Reasons, "; "), ledger.Permit
+	e.Capability, e.Of = "egress."+strings.ToLower(method), &g.call.row
 	if url != "" {
 		sum := sha256.Sum256([]byte(url))
 		e.Digests = map[string]string{"url": "sha256:" + hex.EncodeToString(sum[:])}
@@ -156,18 +183,18 @@ func (r *reach) decide(ctx context.Context, to, method, url string, d destinatio
 	if !d.Allowed {
 		e.Decision, e.Fault = ledger.Deny, string(fault.Denied)
 	}
-	if _, err := r.stem.state.Record(context.WithoutCancel(ctx), e); err != nil {
+	if _, err := g.stem.state.Record(context.WithoutCancel(ctx), e); err != nil {
 		return proxy.Verdict{}, err
 	}
-	v := proxy.Verdict{Allowed: d.Allowed, Inspect: d.Inspect, Rule: rule, Reasons: d.Reasons, Done: func(o proxy.Outcome) { r.done(ctx, to, method, rule, d, o) }}
+	v := proxy.Verdict{Allowed: d.Allowed, Inspect: d.Inspect, Rule: rule, Reasons: d.Reasons, Done: func(o proxy.Outcome) { g.done(ctx, to, method, rule, d, o) }}
 	if len(bound) > 0 {
-		r.carry(&v, bound)
+		g.carry(&v, bound)
 	}
 	if !d.Allowed {
-		v.Hint = fmt.Sprintf("the Botanist can permit it in the egress rules of %s", r.grant.Where())
+		v.Hint = fmt.Sprintf("the Botanist can permit it in the egress rules of %s", g.where)
 		return v, nil
 	}
-	permitting := r.grant.Egress[d.Rule]
+	permitting := g.rules[d.Rule]
 	v.WebSocket = permitting.WebSocket
 	for _, network := range permitting.Networks {
 		v.Networks = append(v.Networks, network.Prefix())
@@ -210,11 +237,16 @@ func (r *reach) count(to string, allowed bool) bool {
 	if r.asked <= mostAsked && r.refused <= mostRefused {
 		return true
 	}
+	r.exceed(run.Egress)
+	return false
+}
+
+// exceed says that a limit was reached, unless one was before.
+func (r *reach) exceed(limit run.Limit) {
 	select {
-	case r.exceeded <- run.Egress:
+	case r.exceeded <- limit:
 	default:
 	}
-	return false
 }
 
 // at is the sum of a destination. The caller holds the lock.
@@ -250,14 +282,20 @@ func (r *reach) done(ctx context.Context, to, method, rule string, d destination
 	_ = r.events.append(context.WithoutCancel(ctx), run.Event{Data: event})
 }
 
-// reachEnv is what programs inside need to find the road: in both cases of the letters,
+// env is what programs inside need to find the road: in both cases of the letters,
 // because programs disagree, and by the names that those with certificates of their own
 // look for.
-func reachEnv() []string {
-	proxy := fmt.Sprintf("http://127.0.0.1:%d", proxyPort)
+func (p permit) env() []string {
+	if !p.reaches() {
+		return nil
+	}
+	env := modelEnv(p.reach.Models)
+	if p.reach.Egress == nil {
+		return env
+	}
+	proxy := loopback(proxyPort)
 	const trusted = "/etc/ssl/certs/ca-certificates.crt"
-	env := []string{}
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "npm_config_proxy", "npm_config_https_proxy", "PIP_PROXY"} {
 		env = append(env, name+"="+proxy)
 	}
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
@@ -266,9 +304,8 @@ func reachEnv() []string {
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CARGO_HTTP_CAINFO", "npm_config_cafile"} {
 		env = append(env, name+"="+trusted)
 	}
-	return append(env,
-		"npm_config_proxy="+proxy, "npm_config_https_proxy="+proxy, "PIP_PROXY="+proxy,
-		"NODE_USE_ENV_PROXY=1",
-		fmt.Sprintf("JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=%d -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=%[1]d", proxyPort),
-	)
+	return append(env, "NODE_USE_ENV_PROXY=1",
+		fmt.Sprintf("JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=%d -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=%[1]d", proxyPort))
 }
+
+func loopback(port uint16) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }

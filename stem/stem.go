@@ -17,9 +17,11 @@ import (
 	"path/filepath"
 	"sync"
 
+	"tendril/budget"
 	"tendril/capability"
 	"tendril/credential"
 	"tendril/credential/source"
+	"tendril/egress/model"
 	"tendril/egress/proxy"
 	"tendril/fault"
 	"tendril/grant"
@@ -54,6 +56,9 @@ type Config struct {
 	// Dialer connects to what a grant lets a run reach.
 	Dialer proxy.Dialer
 
+	// Routes say where model routes lead, if not to the provider's own.
+	Routes site.Routes
+
 	// Roots are the authorities that servers outside have to be certified by, beside
 	// those of the host.
 	Roots []*x509.Certificate
@@ -76,6 +81,8 @@ type Stem struct {
 	grantsFile      *site.Watched[grant.File]
 	substratesFile  *site.Watched[grant.SubstratesFile]
 	credentialsFile *site.Watched[credential.File]
+	pricesFile      *site.Watched[budget.Prices]
+	fieldsFile      *site.Watched[*model.Fields] // nil: what is built in
 	complaining     sync.Mutex
 	complaints      map[string]string // by file: what was said of it last
 }
@@ -90,6 +97,8 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 		grantsFile:      site.Watch(c.Site, grant.FileName, grant.Parse),
 		substratesFile:  site.Watch(c.Site, grant.SubstratesFileName, grant.ParseSubstrates),
 		credentialsFile: site.Watch(c.Site, credential.FileName, credential.Parse),
+		pricesFile:      site.Watch(c.Site, budget.FileName, budget.ParsePrices),
+		fieldsFile:      site.Watch(c.Site, model.FieldsFileName, parseFields),
 		complaints:      map[string]string{},
 	}
 	if c.Notice == nil {
@@ -118,6 +127,11 @@ func Open(ctx context.Context, c Config) (*Stem, error) {
 		s.config.Notice(fmt.Sprintf("an abandoned run could not be cleaned up: %v", err))
 	}
 	return s, nil
+}
+
+func parseFields(file string, text []byte) (*model.Fields, error) {
+	fields, err := model.WithFile(file, text)
+	return &fields, err
 }
 
 // Close gives back what the Stem holds. Runs of this process have to be over.

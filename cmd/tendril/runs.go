@@ -119,6 +119,12 @@ func (c *console) printRun(r run.Run) error {
 	if r.DurationMS != nil {
 		row("duration", display.Duration(time.Duration(*r.DurationMS)*time.Millisecond))
 	}
+	for _, e := range r.Egress {
+		row("egress", fmt.Sprintf("%s: %d allowed, %d refused, %s sent, %s received", e.Destination, e.Allowed, e.Refused, display.Size(e.Sent), display.Size(e.Received)))
+	}
+	if r.Usage != nil {
+		row("models", fmt.Sprintf("%d tokens, %d.%06d USD", r.Usage.Tokens, r.Usage.MicroUSD/1e6, r.Usage.MicroUSD%1e6))
+	}
 	for _, f := range r.Flags {
 		row("flag", fmt.Sprintf("%s %s: %s", f.Kind, f.Path, f.Note))
 	}

@@ -97,6 +97,7 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		HostPath:  os.Getenv("PATH"),
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
 		Dialer:    &egress.Dialer{},
+		Routes:    settings.Routes,
 		Notice:    func(text string) { c.live.Notice("tendril: " + text) },
 	})
 }

@@ -1,0 +1,117 @@
+package acceptance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tendril/run"
+)
+
+// modelServer makes the server outside answer as a provider of models, with 100 tokens in
+// and 20 out each time.
+func (o *outside) modelServer() {
+	o.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.mu.Lock()
+		o.seen = append(o.seen, r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Api-Key"))
+		o.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[{"type":"text","text":"hello"}],`+
+			`"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}`)
+	})
+}
+
+// permitModels lets the Botanist ask the model m-1, with limits.
+func (g *garden) permitModels(o *outside, limits string) {
+	g.t.Helper()
+	g.succeed("substrate", "list")
+	dir := filepath.Join(g.home, ".config", "tendril")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	secret := filepath.Join(g.home, "api.key")
+	for name, text := range map[string]string{
+		filepath.Join(dir, "substrates.yaml"): "version: 1\nsubstrates:\n  handbook: {path: " + g.repo + "}\n",
+		filepath.Join(dir, "tendril.yaml"): fmt.Sprintf("version: 1\nroutes:\n  anthropic: {url: \"https://%s\", networks: [127.0.0.0/8]}\n",
+			net.JoinHostPort(o.host, o.port)),
+		filepath.Join(dir, "prices.yaml"): "version: 1\nprices:\n  - {route: anthropic, model: m-1, input: 3000000, output: 15000000, cache_read: 300000, cache_write: 3750000, max_output: 64}\n",
+		filepath.Join(dir, "grants.yaml"): "version: 1\ngrants:\n  - pollen: botanist\n    substrates: [handbook]\n    classes: [sprout.grow, stoma.pass]\n" +
+			"    credentials: [model-api]\n    models: [{route: anthropic, models: [m-1]}]\n" + limits,
+		secret: honeytoken,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	g.succeed("grant", "check")
+	g.succeed("credential", "add", "model-api", "--file", secret, "--host", o.host, "--port", o.port, "--method", "POST", "--path", "/v1/*", "--header", "x-api-key")
+}
+
+const askModel = `ask() { curl -sS -m 20 -o /tmp/answer -w '%{http_code}' -H 'content-type: application/json' -H 'anthropic-version: 2023-06-01' -H "x-api-key: $ANTHROPIC_API_KEY" \
+ -d '{"model":"m-1","max_tokens":64,"messages":[{"role":"user","content":"hello"}]}' "$ANTHROPIC_BASE_URL/v1/messages"; echo " $(cat /tmp/answer)"; }
+`
+
+// An agent inside asks its model at an address of its loopback; the key is attached
+// outside and what was used is counted.
+func TestModelsAreAskedOverTheRoute(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	o.modelServer()
+	g.permitModels(o, "    limits: {tokens: 100000, spend: 5.00 USD}\n")
+	said := g.succeed("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", askModel+`
+ask >answer.txt
+curl -sS -m 20 -o /dev/null -w '%{http_code}\n' "$ANTHROPIC_BASE_URL/v1/files" >other.txt
+curl -sS -m 20 -o /dev/null -w '%{http_code}\n' https://`+net.JoinHostPort(o.host, o.port)+`/v1/messages >direct.txt 2>&1 || true
+env >env.txt`)
+	var r run.Run
+	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.git("show", *r.Branch+":answer.txt"); !strings.HasPrefix(got, "200 ") || !strings.Contains(got, "hello") {
+		t.Errorf("the model said %q", got)
+	}
+	if got := g.git("show", *r.Branch+":other.txt"); got != "404" {
+		t.Errorf("an endpoint that spends elsewhere: %q", got)
+	}
+	if got := g.git("show", *r.Branch+":direct.txt"); strings.HasPrefix(got, "200") {
+		t.Errorf("the provider was reached beside the route: %q", got)
+	}
+	if env := g.git("show", *r.Branch+":env.txt"); strings.Contains(env, honeytoken) || !strings.Contains(env, "ANTHROPIC_BASE_URL=http://127.0.0.1:") {
+		t.Errorf("the environment is\n%s", env)
+	}
+	if seen := o.requests(); len(seen) != 1 || seen[0] != "POST /v1/messages "+honeytoken {
+		t.Errorf("the provider saw %q", seen)
+	}
+	if r.Usage == nil || r.Usage.Tokens != 120 || r.Usage.MicroUSD != 100*3+20*15 {
+		t.Errorf("counted %+v", r.Usage)
+	}
+}
+
+// At its limit a run is stopped by that name, and its work so far is kept.
+func TestABudgetStopsTheRun(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	o.modelServer()
+	g.permitModels(o, "    limits: {tokens: 6000}\n")
+	p := g.tendril("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", askModel+`while true; do ask >>answers.txt; done`)
+	var r run.Run
+	if err := json.Unmarshal([]byte(p.stdout), &r); err != nil {
+		t.Fatalf("%+v: %v", p, err)
+	}
+	if p.status != run.ExitStopped || r.State != run.Stopped || r.Stop == nil || r.Stop.Limit != run.Tokens || r.Commit == nil {
+		t.Errorf("status %d: %+v", p.status, r)
+	}
+	if r.Usage == nil || r.Usage.Tokens > 6000 || r.Usage.Tokens < 500 {
+		t.Errorf("counted %+v", r.Usage)
+	}
+	if n := len(o.requests()); n < 4 || n > 50 {
+		t.Errorf("the provider was asked %d times; inside: %s", n, g.git("show", *r.Branch+":answers.txt"))
+	}
+}

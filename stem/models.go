@@ -1,0 +1,194 @@
+//go:build linux
+
+package stem
+
+import (
+	"context"
+	"net/http"
+	neturl "net/url"
+	"strings"
+	"time"
+
+	"tendril/budget"
+	"tendril/destination"
+	"tendril/egress/model"
+	"tendril/egress/proxy"
+	"tendril/fault"
+	"tendril/grant"
+	"tendril/ledger"
+	"tendril/run"
+	"tendril/site"
+	"tendril/state"
+	"tendril/stoma"
+	"tendril/terrarium"
+)
+
+// modelRoute is one provider's interface on the loopback inside.
+type modelRoute struct {
+	name   budget.Route
+	port   uint16
+	server *http.Server
+}
+
+// modelPorts are where programs inside find the routes.
+var modelPorts = map[budget.Route]uint16{budget.Anthropic: 3129, budget.OpenAI: 3130}
+
+// providers are where the routes lead when the Botanist says nothing else.
+var providers = map[budget.Route]string{budget.Anthropic: "https://api.anthropic.com", budget.OpenAI: "https://api.openai.com"}
+
+// modelIdle is how long a connection inside may wait for a model: some think for long.
+const modelIdle = 15 * time.Minute
+
+func (m *modelRoute) listener() terrarium.Listener {
+	return terrarium.Listener{Name: "model-" + string(m.name), Port: m.port, Serve: func(conn *stoma.Stream) { proxy.ServeConn(m.server, conn, modelIdle) }}
+}
+
+// openRoutes makes the routes that the grant names.
+func (r *reach) openRoutes() error {
+	if r.grant.Models == nil {
+		return nil
+	}
+	prices, err := r.stem.pricesFile.Current()
+	if err != nil {
+		return err
+	}
+	fields, err := r.stem.fieldsFile.Current()
+	if err != nil {
+		return err
+	}
+	if fields == nil {
+		fields = new(model.BuiltIn())
+	}
+	for _, named := range r.grant.Models {
+		rule, base, err := r.stem.routeRule(named.Route)
+		if err != nil {
+			return err
+		}
+		route, err := model.New(model.Config{
+			Route: named.Route, Base: base,
+			Upstream: r.proxy.RoundTripper(gate{r, []destination.Rule{rule}, r.grant.Where() + " models"}),
+			Accounts: account{r}, Prices: prices, Limits: budgetOf(*r.grant), Fields: *fields, Permit: permitOf(named),
+			Exceeded: func(unit budget.Unit) { r.exceed(run.Limit(unit)) },
+		})
+		if err != nil {
+			return err
+		}
+		r.routes = append(r.routes, &modelRoute{named.Route, modelPorts[named.Route], route.Server()})
+	}
+	return nil
+}
+
+// routeRule is what a route may reach: its provider's endpoints, by POST.
+func (s *Stem) routeRule(name budget.Route) (destination.Rule, *neturl.URL, error) {
+	configured := map[budget.Route]*site.Route{budget.Anthropic: s.config.Routes.Anthropic, budget.OpenAI: s.config.Routes.OpenAI}[name]
+	text, networks := providers[name], []destination.Network(nil)
+	if configured != nil {
+		text, networks = configured.URL.String(), configured.Networks
+	}
+	url, err := destination.Parse(text)
+	if err != nil {
+		return destination.Rule{}, nil, err
+	}
+	base, err := neturl.Parse(strings.TrimSuffix(url.String(), "/"))
+	if err != nil {
+		return destination.Rule{}, nil, fault.New(fault.Invalid, "the route %s: %w", name, err)
+	}
+	host, err := destination.ParsePattern(url.Authority().Host.String())
+	if err != nil {
+		return destination.Rule{}, nil, err
+	}
+	return destination.Rule{
+		Host: host, Scheme: url.Scheme(), Port: url.Authority().Port, Methods: destination.Methods{"POST"},
+		Paths: []destination.PathPattern{destination.PathPattern(strings.TrimSuffix(url.Path(), "/") + "/v1/*")}, Networks: networks,
+	}, base, nil
+}
+
+func permitOf(m grant.ModelRoute) model.Permit {
+	return model.Permit{Models: texts(m.Models), Tools: texts(m.Tools), Fields: texts(m.Fields), Strict: m.Strict}
+}
+
+func texts[T ~string](words []T) []string {
+	var list []string
+	for _, word := range words {
+		list = append(list, string(word))
+	}
+	return list
+}
+
+// budgetOf is what the models of a grant may cost.
+func budgetOf(g grant.Grant) budget.Limits {
+	return budget.Limits{
+		Run: budget.Limit{Tokens: (*int64)(g.Limits.Tokens), Spend: (*int64)(g.Limits.Spend)},
+		Day: budget.Limit{Tokens: (*int64)(g.Daily.Tokens), Spend: (*int64)(g.Daily.Spend)},
+	}
+}
+
+// account pays for the model calls of one run, out of what its grant has.
+type account struct{ *reach }
+
+// Reserve implements [model.Accounts].
+func (a account) Reserve(ctx context.Context, c model.Call) (int64, error) {
+	e := a.call.entry(ledger.Change)
+	e.Of, e.Run, e.Change, e.Target = &a.call.row, string(a.run), "model.reserved", string(c.Route)+" "+c.Model
+	id, err := a.stem.state.Reserve(ctx, state.Reservation{
+		Run: a.run, Pollen: a.call.actor.Name(), At: time.Now(), Bound: c.Bound, Limits: budgetOf(*a.grant),
+	}, e)
+	if err == nil && len(c.Removed) > 0 {
+		a.removed(c)
+	}
+	return id, err
+}
+
+// usage is what the models of a run came to; nil if it has none.
+func (r *reach) usage(ctx context.Context) (*run.Usage, error) {
+	if r == nil || r.grant.Models == nil {
+		return nil, nil
+	}
+	spent, err := r.stem.state.Spent(ctx, r.run)
+	if err != nil {
+		return nil, err
+	}
+	return &run.Usage{Tokens: spent.Total().Tokens, MicroUSD: spent.Total().Spend}, nil
+}
+
+// removed tells once for each thing what was taken out of the requests of a run.
+func (a account) removed(c model.Call) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range c.Removed {
+		if len(a.taken) < mostDestinations && !a.taken[name] {
+			if a.taken == nil {
+				a.taken = map[string]bool{}
+			}
+			a.taken[name] = true
+			a.warn("taken out of requests to " + string(c.Route) + ": " + name)
+		}
+	}
+}
+
+// Settle implements [model.Accounts].
+func (a account) Settle(ctx context.Context, id int64, o model.Outcome) error {
+	return a.stem.state.Settle(context.WithoutCancel(ctx), id, o.Came)
+}
+
+// Keep implements [model.Accounts].
+func (a account) Keep(ctx context.Context, id int64, _ model.Outcome) error {
+	return a.stem.state.Keep(context.WithoutCancel(ctx), id)
+}
+
+// placeholder is in the place of a key inside: agents want one to be there.
+const placeholder = "tendril-attaches-the-key-outside"
+
+// modelEnv is where agents look for their models.
+func modelEnv(models grant.Models) []string {
+	var env []string
+	for _, m := range models {
+		switch m.Route {
+		case budget.Anthropic:
+			env = append(env, "ANTHROPIC_BASE_URL="+loopback(modelPorts[m.Route]), "ANTHROPIC_API_KEY="+placeholder)
+		case budget.OpenAI:
+			env = append(env, "OPENAI_BASE_URL="+loopback(modelPorts[m.Route])+"/v1", "OPENAI_API_BASE="+loopback(modelPorts[m.Route])+"/v1", "OPENAI_API_KEY="+placeholder)
+		}
+	}
+	return env
+}
