@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -182,10 +183,37 @@ func plain(r destination.Rule) destination.Rule {
 	return r
 }
 
-// open begins a site. Its rules permit GET and HEAD on example.com and below
+// open begins a site with a socket in front of it.
+func open(t testing.TB, change ...func(*Config)) *site {
+	t.Helper()
+	s := closed(t, change...)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = listener.Addr().String()
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			tasks.Go(func() { s.proxy.Serve(context.Background(), conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		s.proxy.Close()
+		tasks.Wait()
+	})
+	return s
+}
+
+// closed begins a site without a socket. Its rules permit GET and HEAD on example.com and below
 // example.org over either scheme, everything on api.example, and a tunnel to
 // tunnel.example.
-func open(t testing.TB, change ...func(*Config)) *site {
+func closed(t testing.TB, change ...func(*Config)) *site {
 	t.Helper()
 	s := &site{t: t, hosts: &knownHosts{hosts: map[string]string{}}}
 	every := []destination.Method{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"}
@@ -210,25 +238,8 @@ func open(t testing.TB, change ...func(*Config)) *site {
 	if s.proxy, err = New(config); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.address = listener.Addr().String()
-	var tasks sync.WaitGroup
-	tasks.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			tasks.Go(func() { s.proxy.Serve(context.Background(), conn) })
-		}
-	})
 	t.Cleanup(func() {
-		_ = listener.Close()
 		s.proxy.Close()
-		tasks.Wait()
 		s.gate.mu.Lock()
 		defer s.gate.mu.Unlock()
 		if s.gate.open != 0 {
@@ -272,6 +283,7 @@ func (s *site) know(authority, address string) {
 func (s *site) serveTLS(handler http.Handler, h2 bool, hosts ...string) *httptest.Server {
 	s.t.Helper()
 	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = quiet
 	server.EnableHTTP2 = h2
 	server.TLS = &tls.Config{GetCertificate: func(info *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		host, err := destination.ParseHost(info.ServerName)
@@ -384,3 +396,5 @@ func text(t testing.TB, client *http.Client, url string) (int, string) {
 func says(what string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, what) }
 }
+
+var quiet = log.New(io.Discard, "", 0)

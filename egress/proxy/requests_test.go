@@ -332,6 +332,13 @@ func TestReaderAgreesWithNetHTTP(t *testing.T) {
 		end := rapid.SampledFrom([]string{"\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r"})
 		var input strings.Builder
 		for range rapid.IntRange(1, 3).Draw(t, "requests") {
+			if rapid.Bool().Draw(t, "well") {
+				input.WriteString(rapid.SampledFrom([]string{
+					lines(get, host), lines(post, host, "Content-Length: 5") + "hello",
+					lines(post, host, "Transfer-Encoding: Chunked", "X-A: b") + "5;x\r\nhello\r\n0\r\nX-B: c\r\n\r\n",
+				}).Draw(t, "request"))
+				continue
+			}
 			input.WriteString(rapid.SampledFrom([]string{get, post, post, "GET / HTTP/1.1", "PUT http://api.example/x?y HTTP/1.1"}).Draw(t, "line") + end.Draw(t, "end"))
 			for range rapid.IntRange(0, 4).Draw(t, "fields") {
 				input.WriteString(rapid.SampledFrom([]string{
