@@ -13,9 +13,6 @@ func (s *session) target(r *http.Request) (destination.URL, *denial) {
 	if len(r.Header) > mostFields {
 		return destination.URL{}, tooLarge("the header is larger than %d fields", mostFields)
 	}
-	if r.ProtoMajor == 2 && r.TLS == nil {
-		return destination.URL{}, malformed("its scheme is not the connection's")
-	}
 	text := r.RequestURI
 	within := s.authority != destination.Authority{}
 	switch {
