@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"substrate":               {"erofs", "ignore"},
 	"stem":                    {"budget", "capability", "credential", "credential/attach", "credential/source", "destination", "egress/authority", "egress/model", "egress/proxy", "erofs", "grant", "ledger", "policy", "pollen", "probe", "rootfs", "run", "site", "spelling", "state", "stoma", "substrate", "terrarium"},
 	"api/wire":                {"capability", "run"},
-	"api":                     {"api/wire", "capability", "run"},
+	"api":                     {"api/wire", "capability", "run", "site"},
 	"api/client":              {"api/wire", "capability", "site"},
 	"cmd/sprout":              {"sprout"},
 	"cmd/stoma":               {"stoma/guest", "probe"},

@@ -57,19 +57,19 @@ var generous = bounds{
 	firstLine: time.Minute, stall: time.Minute, denial: time.Millisecond,
 }
 
-// site is a server under test.
-type site struct {
+// testServer is a server under test.
+type testServer struct {
 	t      testing.TB
 	socket string
 	stop   func() // ends the server and waits for it
 }
 
-func serve(t testing.TB, k kernel, b bounds) *site {
+func serve(t testing.TB, k kernel, b bounds) *testServer {
 	t.Helper()
 	return serveWith(t, newServer(k, func(text string) { t.Log(text) }, b))
 }
 
-func serveWith(t testing.TB, s *Server) *site {
+func serveWith(t testing.TB, s *Server) *testServer {
 	t.Helper()
 	socket := filepath.Join(openDirectory(t), "s")
 	listener, err := Listen(socket, 0o666)
@@ -89,7 +89,7 @@ func serveWith(t testing.TB, s *Server) *site {
 		<-served
 	}
 	t.Cleanup(stop)
-	return &site{t: t, socket: socket, stop: stop}
+	return &testServer{t: t, socket: socket, stop: stop}
 }
 
 // openDirectory is a directory that everybody can look into, with a path short enough for a
@@ -114,7 +114,7 @@ type client struct {
 	lines *wire.Lines
 }
 
-func (s *site) dial() *client {
+func (s *testServer) dial() *client {
 	s.t.Helper()
 	conn, err := net.Dial("unix", s.socket)
 	if err != nil {
@@ -123,13 +123,13 @@ func (s *site) dial() *client {
 	return s.client(conn)
 }
 
-func (s *site) client(conn net.Conn) *client {
+func (s *testServer) client(conn net.Conn) *client {
 	s.t.Cleanup(func() { conn.Close() })
 	return &client{t: s.t, conn: conn, lines: wire.NewLines(conn)}
 }
 
 // dialAs connects as another account.
-func (s *site) dialAs(uid int) *client {
+func (s *testServer) dialAs(uid int) *client {
 	s.t.Helper()
 	var conn net.Conn
 	err := as(s.t, uid, func() (err error) {

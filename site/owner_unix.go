@@ -80,7 +80,9 @@ func CheckWay(dir string) (owner int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	owner = int(info.Sys().(*syscall.Stat_t).Uid)
+	if owner, err = ownerOf(dir, info); err != nil {
+		return 0, err
+	}
 	_, err = walk(dir, owner)
 	return owner, err
 }
@@ -96,8 +98,22 @@ func checkWay(dir string, uid int) error {
 	}
 }
 
-func checkOwner(path string, info fs.FileInfo, uid int) error {
+// ownerOf returns whose a file is, and refuses one whose owner cannot be told from
+// others.
+func ownerOf(path string, info fs.FileInfo) (int, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	if Unmapped(owner) {
+		return 0, fault.New(fault.Unavailable, "whose %s is cannot be known: its owner has no number in this user namespace", path).
+			WithHint("run tendril outside of the user namespace, or map the owner's uid into it")
+	}
+	return owner, nil
+}
+
+func checkOwner(path string, info fs.FileInfo, uid int) error {
+	owner, err := ownerOf(path, info)
+	if err != nil {
+		return err
+	}
 	if owner != uid && owner != 0 {
 		return fault.New(fault.Unavailable, "%s belongs to uid %d, which could change what is in it", path, owner)
 	}
@@ -116,7 +132,11 @@ func checkPrivate(dir string) error {
 	if err != nil {
 		return err
 	}
-	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != os.Geteuid() {
+	owner, err := ownerOf(dir, info)
+	if err != nil {
+		return err
+	}
+	if owner != os.Geteuid() {
 		return fault.New(fault.Unavailable, "%s belongs to uid %d, and this is uid %d", dir, owner, os.Geteuid())
 	}
 	if info.Mode().Perm()&0o077 != 0 {
@@ -217,7 +237,11 @@ func checkFile(path string, info fs.FileInfo, uid int) error {
 	if !info.Mode().IsRegular() {
 		return fault.New(fault.Unavailable, "%s is not a regular file", path).WithHint("move it away")
 	}
-	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != uid {
+	owner, err := ownerOf(path, info)
+	if err != nil {
+		return err
+	}
+	if owner != uid {
 		return fault.New(fault.Unavailable, "%s belongs to uid %d, and this is uid %d", path, owner, uid).
 			WithHint("chown it, or put a file of your own there")
 	}

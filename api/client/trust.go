@@ -34,6 +34,11 @@ func checkPeer(conn net.Conn, socket string, trusted []int) error {
 		return fault.New(fault.Denied, "the token was not sent: who serves at %s cannot be known: %w", socket, err).
 			WithRule(tokenRule)
 	}
+	if site.Unmapped(uid) { // and so would be the uid of anybody else
+		return fault.New(fault.Denied, "the token was not sent: the uid that serves at %s has no number in this user namespace", socket).
+			WithRule(tokenRule).
+			WithHint("run tendril outside of the user namespace, or map the Stem's uid into it")
+	}
 	if !slices.Contains(trusted, uid) {
 		return fault.New(fault.Denied, "the token was not sent: uid %d serves at %s", uid, socket).
 			WithRule(tokenRule).

@@ -4,12 +4,17 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -147,4 +152,40 @@ func TestTokenIsNotSentWhereOthersCanWrite(t *testing.T) {
 	t.Chdir(dir)
 	notSent(t, "a relative path", list(t, "s", &token))
 	notSent(t, "no directory", list(t, dir+"/none/s", &token))
+}
+
+// TestTokenIsNotSentOutOfAUserNamespace: there, strangers have one uid, which is also
+// the owner's of the directory. That the place is safe does not help.
+func TestTokenIsNotSentOutOfAUserNamespace(t *testing.T) {
+	if socket := os.Getenv("SOCKET_IN_USER_NAMESPACE"); socket != "" {
+		token := "hush"
+		fmt.Println("inside:", list(t, socket, &token))
+		return
+	}
+	dir := privateDir(t)
+	if err := errors.Join(os.Chown(dir, stranger, stranger), os.Chmod(dir, 0o755)); err != nil {
+		t.Skip(err)
+	}
+	socket := filepath.Join(dir, "s")
+	got := impostor(t, socket)
+	// The directory is one stranger's and the server another.
+	if err := errors.Join(os.Chmod(socket, 0o666), os.Chown(dir, stranger+1, stranger+1)); err != nil {
+		t.Fatal(err)
+	}
+	self := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+	for name, uids := range map[string][]syscall.SysProcIDMap{"unshare -U": nil, "unshare -r": self} {
+		inside := exec.Command(os.Args[0], "-test.run=^TestTokenIsNotSentOutOfAUserNamespace$")
+		inside.Env = append(os.Environ(), "SOCKET_IN_USER_NAMESPACE="+socket)
+		inside.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids}
+		output, err := inside.CombinedOutput()
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
+			t.Skipf("user namespaces are not possible here: %v", err)
+		}
+		if err != nil || !strings.Contains(string(output), "inside: the token was not sent: ") || !strings.Contains(string(output), "no number in this user namespace") {
+			t.Errorf("%s: %v\n%s", name, err, output)
+		}
+		if n := got.Load(); n != 0 {
+			t.Errorf("%s: a stranger got %d bytes", name, n)
+		}
+	}
 }
