@@ -152,6 +152,8 @@ type GrantChange struct {
 	File    string `json:"file"`
 	Added   int    `json:"added"`
 	Removed int    `json:"removed"` // grants, or classes and Substrates of grants
+
+	Notes []string `json:"notes"` // what keeps what was added from giving anything yet
 }
 
 // GrantCheck is what a grants file holds.

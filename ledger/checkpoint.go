@@ -2,8 +2,11 @@ package ledger
 
 import (
 	"crypto/ed25519"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -109,6 +112,7 @@ func checkOrigin(origin string) error {
 type Key struct {
 	signer   note.Signer
 	verifier string
+	digests  [sha256.Size]byte // the key of Digest
 }
 
 // NewKey makes a random key for an origin. secret is what [ParseKey] takes: it is to be
@@ -145,7 +149,16 @@ func ParseKey(secret string) (Key, error) {
 	if err != nil {
 		return Key{}, errKey
 	}
-	return Key{signer, verifier}, nil
+	return Key{signer, verifier, sha256.Sum256([]byte("tendril ledger digests\n" + secret))}, nil
+}
+
+// Digest names data that may be short enough to be guessed, such as what a request asked
+// for: an HMAC-SHA-256 (RFC 2104) under a key that is derived from the signing key's. Who
+// holds that key can check it, and nobody else can try what it may have been of.
+func (k Key) Digest(data []byte) string {
+	mac := hmac.New(sha256.New, k.digests[:])
+	mac.Write(data)
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
 }
 
 // Origin is the origin of the ledger that the key signs for.

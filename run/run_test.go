@@ -278,7 +278,7 @@ func TestExitStatus(t *testing.T) {
 		{Stopped, nil, Touched, 5, 5},
 		{Stopped, nil, "", 4, 5},
 		{Withered, nil, Clean, 1, 1},
-		{Withered, one, Clean, 3, 3},
+		{Withered, one, Clean, 1, 1},
 		{Withered, nil, "", 1, 5},
 		{Withered, nil, Touched, 5, 5},
 		{Lost, nil, "", 1, 5},

@@ -112,6 +112,8 @@ func ExitStatus(r Run, requireClean bool) int {
 		return ExitInternal
 	case requireClean && verdict != Clean:
 		return ExitTouched
+	case r.State == Withered && r.Commit == nil:
+		return ExitInternal // also if its command failed: nothing of it is handed over
 	case r.State == Stopped:
 		return ExitStopped
 	case r.Exit != nil && r.Exit.Failed():

@@ -251,3 +251,7 @@ func (s *Store) Checkpoint(ctx context.Context) (string, error) {
 
 // LedgerKey returns the verifier key of the site's checkpoints. It is no secret.
 func (s *Store) LedgerKey() string { return s.key.Verifier() }
+
+// Digest names data in the ledger without letting anybody try what it was, see
+// [ledger.Key.Digest].
+func (s *Store) Digest(data []byte) string { return s.key.Digest(data) }

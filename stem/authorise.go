@@ -31,7 +31,9 @@ const builtIn = "the Botanist's own grant: observe, grow and control on any path
 
 // authorise says whether the actor may ask this of its subject. Whoever may not learns
 // nothing of the subject, not even whether it exists.
-func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, in capability.Request) (permit, error) {
+//
+// today is how many runs the actor has begun today, which counts where one more is asked for.
+func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, in capability.Request, today int) (permit, error) {
 	if a.Botanist() {
 		switch d.Branch {
 		case capability.Observe, capability.Control:
@@ -49,9 +51,9 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 			WithRule("a grants file that is not understood grants nothing").WithHint("the Botanist can see why: tendril grant check")
 	}
 	now := time.Now()
-	request := grant.Request{Pollen: a.Name(), Class: d.Name, Defaults: s.defaults(), Now: now}
+	request := grant.Request{Pollen: a.Name(), Class: d.Name, Defaults: s.defaults(), RunsToday: today, Now: now}
 	p := permit{scope: grants.Scope(a.Name(), d.Name, now)}
-	if request.Substrate, err = s.substrateAbout(ctx, a, in.Subject(), p.scope); err != nil {
+	if request.Substrate, err = s.substrateAbout(ctx, a, d.Name, in.Subject(), p.scope); err != nil {
 		return permit{}, err
 	}
 	if wall, ok := in.(capability.Walled); ok {
@@ -105,11 +107,12 @@ var noRunOfYours = fault.New(fault.Denied, "it is no run that this Pollen may se
 
 // substrateAbout returns the name of the Substrate that a subject is about, "" for none. A
 // run has to be in the scope.
-func (s *Stem) substrateAbout(ctx context.Context, a Actor, about capability.Subject, scope grant.Scope) (string, error) {
+func (s *Stem) substrateAbout(ctx context.Context, a Actor, class string, about capability.Subject, scope grant.Scope) (string, error) {
 	switch {
 	case about.Run != "" && len(scope) == 0:
 		return "", fault.New(fault.Denied, "no grant gives %s this class", a.Name()).
-			WithRule("what no single grant covers is denied").WithHint("the Botanist can permit it: tendril grant add")
+			WithRule("what no single grant covers is denied").
+			WithHint("the Botanist can permit it: tendril grant add --pollen %s --class %s --substrate NAME", a.Name(), class)
 	case about.Run != "":
 		r, err := s.state.Get(ctx, about.Run)
 		if fault.Is(err, fault.NotFound) || err == nil && !scope.Sees(r.Substrate.Name, r.Pollen == a.Name()) {
@@ -202,6 +205,6 @@ func (s *Stem) stillPermitted(ctx context.Context, c *call, d capability.Definit
 	if err := record.Check(time.Now(), &c.actor.uid); err != nil {
 		return err
 	}
-	_, err = s.authorise(ctx, c.actor, d, c.input)
+	_, err = s.authorise(ctx, c.actor, d, c.input, 0) // its own run has begun
 	return err
 }

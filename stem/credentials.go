@@ -4,7 +4,6 @@ package stem
 
 import (
 	"context"
-	"errors"
 	"strconv"
 
 	"tendril/capability"
@@ -64,7 +63,7 @@ func (s *Stem) addCredential(_ context.Context, _ *call, in capability.Credentia
 	if len(in.Command) > 0 {
 		added.Source.Command = in.Command
 	}
-	err := errors.Join(
+	err := first(
 		spell("name", in.Name, &name),
 		spell("env", in.Env, &added.Source.Env), spell("file", in.File, &added.Source.File),
 		spell("age_file", in.AgeFile, &added.Source.Age.File), spell("age_identity", in.AgeIdentity, &added.Source.Age.Identity),
@@ -74,7 +73,7 @@ func (s *Stem) addCredential(_ context.Context, _ *call, in capability.Credentia
 		spell("basic", in.Basic, &added.Attach.Basic), spell("query", in.Query, &added.Attach.Query),
 	)
 	if in.Port != 0 {
-		err = errors.Join(err, spell("port", strconv.Itoa(in.Port), &bind.Port))
+		err = first(err, spell("port", strconv.Itoa(in.Port), &bind.Port))
 	}
 	if err != nil {
 		return capability.Credential{}, err

@@ -7,6 +7,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"tendril/capability"
@@ -46,7 +47,7 @@ func (s *Stem) listGrants(ctx context.Context, _ *call, _ capability.EmptyInput)
 	return list, nil
 }
 
-func (s *Stem) addGrant(_ context.Context, _ *call, in capability.GrantAddInput) (capability.GrantChange, error) {
+func (s *Stem) addGrant(ctx context.Context, _ *call, in capability.GrantAddInput) (capability.GrantChange, error) {
 	added, err := grantOf(in)
 	if err != nil {
 		return capability.GrantChange{}, err
@@ -54,7 +55,37 @@ func (s *Stem) addGrant(_ context.Context, _ *call, in capability.GrantAddInput)
 	file, err := s.config.Site.Edit(grant.FileName, func(path string, text []byte) ([]byte, error) {
 		return grant.Add(path, text, added)
 	})
-	return capability.GrantChange{File: file, Added: 1}, err
+	if err != nil {
+		return capability.GrantChange{}, err
+	}
+	notes, err := s.grantNotes(ctx, added)
+	return capability.GrantChange{File: file, Added: 1, Notes: notes}, err
+}
+
+// grantNotes says what keeps a grant from giving anything yet: it may be meant, and it may
+// be a slip.
+func (s *Stem) grantNotes(ctx context.Context, g grant.Grant) ([]string, error) {
+	notes := []string{}
+	if string(g.Pollen) != string(pollen.Botanist) {
+		if _, err := s.state.Pollen(ctx, pollen.Name(g.Pollen)); fault.Is(err, fault.NotFound) {
+			notes = append(notes, fmt.Sprintf("no Pollen %s was issued yet: tendril pollen issue %[1]s", g.Pollen))
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	file, err := s.substrates()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range g.Substrates {
+		if _, err := file.Lookup(string(name)); err != nil {
+			notes = append(notes, fmt.Sprintf("there is no Substrate %s yet: tendril substrate add %[1]s --path PATH", name))
+		}
+	}
+	if g.Expires != nil && g.Expires.Passed(time.Now()) {
+		notes = append(notes, "it has ended already: "+g.Expires.String())
+	}
+	return notes, nil
 }
 
 func (s *Stem) revokeGrant(_ context.Context, _ *call, in capability.GrantRevokeInput) (capability.GrantChange, error) {
@@ -125,7 +156,7 @@ func (s *Stem) explainPollen(ctx context.Context, name string, out *capability.E
 // grantOf is the grant that an input spells, word by word as the file would be read.
 func grantOf(in capability.GrantAddInput) (grant.Grant, error) {
 	g := grant.Grant{Limits: grant.Limits{Limits: in.Limits}}
-	err := errors.Join(
+	err := first(
 		spell("pollen", in.Pollen, &g.Pollen),
 		spellAll("substrate", in.Substrates, &g.Substrates),
 		spellAll("class", in.Classes, &g.Classes),
@@ -136,21 +167,31 @@ func grantOf(in capability.GrantAddInput) (grant.Grant, error) {
 	)
 	for _, host := range in.EgressHosts {
 		var rule destination.Rule
-		err = errors.Join(err, spell("egress", host, &rule.Host))
+		err = first(err, spell("egress", host, &rule.Host))
 		g.Egress = append(g.Egress, rule)
 	}
 	if in.DailyRuns != nil {
 		g.Daily.Runs = new(grant.Count(*in.DailyRuns))
-		err = errors.Join(err, g.Daily.Runs.Validate())
+		err = first(err, g.Daily.Runs.Validate())
 	}
 	if in.Expires != "" {
 		g.Expires = new(grant.Expiry)
-		err = errors.Join(err, spell("expires", in.Expires, g.Expires))
+		err = first(err, spell("expires", in.Expires, g.Expires))
 	}
 	if err != nil {
 		return grant.Grant{}, err
 	}
 	return g, g.Validate()
+}
+
+// first is the first of several errors: one is mended at a time.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spell reads one word as the file's decoder does. An empty one is not there.

@@ -122,6 +122,7 @@ func (s *Stem) begin(ctx context.Context, p *plan) (*growth, error) {
 // create records the run, if the grant has one left for today.
 func (s *Stem) create(ctx context.Context, p *plan, id run.ID) error {
 	created := p.call.runChange("run.created", p.record(id))
+	created.Target = p.repository.CommonDir // what a name was bound to
 	if g := p.call.permit.grant; g != nil && g.Daily.Runs != nil {
 		return s.state.CreateRunWithin(ctx, p.record(id), int64(*g.Daily.Runs), created)
 	}
@@ -179,6 +180,9 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 		g.warn(ctx, left)
 	}
 	for _, row := range g.boundary {
+		if !g.plan.call.actor.Botanist() {
+			row.Note = "" // it names groups and accounts of the host
+		}
 		if note := unenforced(row); note != "" {
 			g.warn(ctx, note)
 		}

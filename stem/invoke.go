@@ -4,23 +4,22 @@ package stem
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"reflect"
+	"time"
 
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/ledger"
-	"tendril/run"
 	"tendril/terrarium"
 )
 
 // call is one request on its way through Invoke. Each step adds what it found out;
 // a handler gets it whole.
 type call struct {
-	name     string // as it was asked for
+	digest   func([]byte) string // of what the ledger must not hold
+	name     string              // as it was asked for
 	input    capability.Request
 	actor    Actor
 	proven   bool // the actor is who asks, and not only whose proof was refused
@@ -116,7 +115,7 @@ func (s *Stem) InvokeJSON(ctx context.Context, who Presented, name string, input
 }
 
 func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func(capability.Definition) (capability.Request, error)) (Answer, error) {
-	c := &call{name: name}
+	c := &call{name: name, digest: s.state.Digest}
 	refusal := s.decide(ctx, c, who, read)
 	// What was decided is written down also for a caller who is gone by now.
 	rows, err := s.state.Record(context.WithoutCancel(ctx), c.decision(refusal))
@@ -126,11 +125,12 @@ func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func
 		answer.Row = &c.row
 	}
 	if refusal != nil || err != nil {
-		return answer, errors.Join(refusal, err)
+		return answer, errors.Join(c.hide(s, refusal), err)
 	}
 	working, done := s.whilePermitted(ctx, c)
 	defer done()
 	output, err := handlers[name].do(s, working, c, c.input)
+	err = c.hide(s, c.ended(working, err))
 	if definition, _ := capability.Lookup(name); definition.Impact != capability.Read {
 		_, lost := s.state.Record(context.WithoutCancel(ctx), c.outcome(err))
 		err = errors.Join(err, lost)
@@ -139,33 +139,6 @@ func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func
 		answer.Output = c.fit(output)
 	}
 	return answer, err
-}
-
-// fit is an output as the actor may see it: what went wrong inside the Stem, which may
-// name what is not theirs, is for the Botanist's eyes.
-func (c *call) fit(output any) any {
-	if c.actor.Botanist() {
-		return output
-	}
-	switch o := output.(type) {
-	case run.Run:
-		return withoutInternals(o)
-	case capability.Pass:
-		o.Run = withoutInternals(o.Run)
-		return o
-	case []run.Run:
-		for i := range o {
-			o[i] = withoutInternals(o[i])
-		}
-	}
-	return output
-}
-
-func withoutInternals(r run.Run) run.Run {
-	if r.Error != nil && r.Error.Kind == fault.Internal {
-		r.Error = &run.Error{Kind: fault.Internal, Detail: "an error inside the Stem", Hint: new("the Botanist can see more of it: tendril run get " + string(r.ID))}
-	}
-	return r
 }
 
 // decide goes from what arrived to a permit, or to the reason why there is none. It
@@ -185,11 +158,18 @@ func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(cap
 	if err := errors.Join(unknown, malformed); err != nil {
 		return err
 	}
-	if c.permit, err = s.authorise(ctx, c.actor, definition, c.input); err != nil {
+	today, err := s.state.RunsOn(ctx, c.actor.Name(), time.Now())
+	if err != nil {
+		return err
+	}
+	if c.permit, err = s.authorise(ctx, c.actor, definition, c.input, today); err != nil {
 		return c.deny(err)
 	}
 	if err := c.input.Validate(); err != nil {
 		return err
+	}
+	if err := c.ownTree(); err != nil {
+		return c.deny(err)
 	}
 	if definition.Branch == capability.Publish {
 		return c.deny(fault.New(fault.NeedsApproval, "it needs a person's approval of exactly this action, and there is none").
@@ -237,8 +217,9 @@ func (c *call) decision(refusal error) ledger.Entry {
 	e := c.entry(ledger.Decision)
 	e.Decision, e.Digests = ledger.Permit, map[string]string{}
 	if c.input != nil {
+		// Keyed: an argument or a variable may be short enough to be guessed.
 		if data, err := json.Marshal(c.input); err == nil {
-			e.Digests["input"] = digestOf(data)
+			e.Digests["input"] = c.digest(data)
 		}
 	}
 	if c.permit.grant != nil {
@@ -282,11 +263,6 @@ func (c *call) entry(kind ledger.Kind) ledger.Entry {
 		}
 	}
 	return e
-}
-
-func digestOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // clip bounds what a refusal repeats of what a caller sent.

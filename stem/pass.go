@@ -24,7 +24,7 @@ func (s *Stem) pass(ctx context.Context, c *call, in capability.PassInput) (capa
 	if err != nil {
 		return capability.Pass{Run: record}, err
 	}
-	stdout, stderr, err := s.outputOf(ctx, record.ID)
+	stdout, stderr, err := s.outputOf(context.WithoutCancel(ctx), record.ID)
 	return capability.Pass{Run: record, Stdout: stdout, Stderr: stderr}, err
 }
 

@@ -81,6 +81,9 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if p.base, err = p.repository.Resolve(ctx, base); err != nil {
 		return nil, err
 	}
+	if err := s.mayBegin(ctx, p); err != nil {
+		return nil, err
+	}
 	if err := p.repository.CheckWritable(); err != nil {
 		return nil, err
 	}
@@ -95,8 +98,29 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if err := s.commandExists(p); err != nil {
 		return nil, err
 	}
-	p.leftOut = s.lookAtWorktree(ctx, in)
+	p.leftOut = s.lookAtWorktree(ctx, c, in)
 	return p, nil
+}
+
+// mayBegin refuses a Pollen a base that nobody published: a stash, an object that was left
+// behind, or a run's Fruit, unless it may see that run.
+func (s *Stem) mayBegin(ctx context.Context, p *plan) error {
+	if p.call.actor.Botanist() {
+		return nil
+	}
+	id, err := run.ParseID(strings.TrimPrefix(p.work.Base, "tendril/"))
+	if err == nil && strings.HasPrefix(p.work.Base, "tendril/") {
+		r, err := s.state.Get(ctx, id)
+		if err == nil && p.call.permit.scope.Sees(r.Substrate.Name, r.Pollen == p.call.actor.Name()) && r.Substrate == p.work.Substrate {
+			return nil
+		}
+	}
+	published, err := p.repository.Published(ctx, p.base.ID)
+	if err != nil || published {
+		return err
+	}
+	return p.call.deny(fault.New(fault.Denied, "the base %q is in the history of no branch and no tag", clip(p.work.Base)).
+		WithRule("a Pollen begins from what was published").WithHint("name a branch, a tag, or a commit that one of them holds"))
 }
 
 // baseOf is the revision that a request starts from: its own, or the one that its
@@ -121,8 +145,9 @@ func (p *plan) close() error {
 // lookAtWorktree compares the working tree with HEAD while the wall is being made:
 // nothing but a notice depends on it. The function that it returns waits for the
 // answer, and can be called again.
-func (s *Stem) lookAtWorktree(ctx context.Context, in capability.Work) func() string {
-	if in.Dirty {
+func (s *Stem) lookAtWorktree(ctx context.Context, c *call, in capability.Work) func() string {
+	if in.Dirty || !c.actor.Botanist() { // what is uncommitted is not a Pollen's to know
+
 		return func() string { return "" }
 	}
 	answer := make(chan string, 1)
@@ -202,8 +227,11 @@ func insidePath(env []string) string {
 
 // explainMissing says why a command is not inside and what would put it there.
 func (s *Stem) explainMissing(p *plan, command string) error {
-	absence := p.view.Missing(command, s.config.HostPath)
 	f := fault.New(fault.NotFound, "command %q does not exist inside", command)
+	if !p.call.actor.Botanist() { // what else the host has is not a Pollen's to know
+		return f.WithHint("give a program of the toolchain, or a path in the Substrate")
+	}
+	absence := p.view.Missing(command, s.config.HostPath)
 	switch {
 	case absence.HostPath == "":
 		return f.WithHint("it is not on this host's PATH either: install it, or give a path in the Substrate")

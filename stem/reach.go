@@ -4,8 +4,6 @@ package stem
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,8 +175,7 @@ func (g gate) decide(ctx context.Context, to, method, url string, d destination.
 	e.Run, e.Target, e.Change, e.Rule, e.Decision = string(g.run), to, "", strings.Join(d.Reasons, "; "), ledger.Permit
 	e.Capability, e.Of = "egress."+strings.ToLower(method), &g.call.row
 	if url != "" {
-		sum := sha256.Sum256([]byte(url))
-		e.Digests = map[string]string{"url": "sha256:" + hex.EncodeToString(sum[:])}
+		e.Digests = map[string]string{"url": g.stem.state.Digest([]byte(url))}
 	}
 	if !d.Allowed {
 		e.Decision, e.Fault = ledger.Deny, string(fault.Denied)

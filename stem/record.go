@@ -107,11 +107,18 @@ func unenforced(row terrarium.Row) string {
 	}
 	switch row.Enforced {
 	case terrarium.Sampled:
-		return fmt.Sprintf("the %s limit is sampled, not enforced: %s", limit, row.Note)
+		return because(fmt.Sprintf("the %s limit is sampled, not enforced", limit), row.Note)
 	case terrarium.NotKept:
-		return fmt.Sprintf("the %s limit is not enforced: %s", limit, row.Note)
+		return because(fmt.Sprintf("the %s limit is not enforced", limit), row.Note)
 	}
 	return ""
+}
+
+func because(text, note string) string {
+	if note == "" {
+		return text
+	}
+	return text + ": " + note
 }
 
 func unenforcedLimits(rows []terrarium.Row) []run.Limit {

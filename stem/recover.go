@@ -105,8 +105,8 @@ func (s *Stem) settle(ctx context.Context, id run.ID) error {
 		r.Changed, r.Flags = left.changed, left.flags
 		return nil
 	}, func(r run.Run) ledger.Entry {
-		e := ledger.Entry{Kind: ledger.Change, Actor: r.Pollen, Capability: "sprout.grow", Subject: r.Substrate.String()}
-		return endOf(e, "run.recovered", r)
+		// Nobody asked for it: the Stem found the run without its owner.
+		return endOf(ledger.Entry{Kind: ledger.Change, Subject: r.Substrate.String()}, "run.recovered", r)
 	})
 	return err
 }

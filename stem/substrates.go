@@ -92,19 +92,21 @@ func (s *Stem) listSubstrates(_ context.Context, c *call, _ capability.EmptyInpu
 }
 
 func (s *Stem) addSubstrate(ctx context.Context, _ *call, in capability.SubstrateAddInput) (capability.Substrate, error) {
+	added := grant.Substrate{URL: grant.URL(in.URL), Branch: grant.Branch(in.Branch), Provider: grant.Provider(in.Provider)}
 	if in.Path != nil {
-		// A name for what is no repository would be found out only by a run.
+		// The repository itself and no way to it: a directory below it would name all of it,
+		// and whoever can move a link could move the Substrate.
 		repository, err := s.store.Open(ctx, string(*in.Path))
 		if err != nil {
 			return capability.Substrate{}, err
 		}
+		added.Path = grant.Path(repository.Worktree)
+		if repository.Bare {
+			added.Path = grant.Path(repository.GitDir)
+		}
 		if err := repository.Close(); err != nil {
 			return capability.Substrate{}, err
 		}
-	}
-	added := grant.Substrate{URL: grant.URL(in.URL), Branch: grant.Branch(in.Branch), Provider: grant.Provider(in.Provider)}
-	if in.Path != nil {
-		added.Path = grant.Path(*in.Path)
 	}
 	_, err := s.config.Site.Edit(grant.SubstratesFileName, func(path string, text []byte) ([]byte, error) {
 		return grant.AddSubstrate(path, text, grant.SubstrateName(in.Name), added)

@@ -76,11 +76,11 @@ func (e *egressExplainCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
 	x := output.(capability.EgressExplanation)
+	if c.json {
+		c.printJSON(x)
+		return answered(x.Permitted)
+	}
 	word := "no"
 	if x.Permitted {
 		word = "yes"
@@ -96,5 +96,5 @@ func (e *egressExplainCommand) Run(ctx context.Context, c *console) error {
 	for _, reason := range x.Reasons {
 		fmt.Fprintf(c.stdout, "  %s\n", display.Line(reason))
 	}
-	return nil
+	return answered(x.Permitted)
 }

@@ -10,6 +10,7 @@ import (
 	"tendril/capability"
 	"tendril/display"
 	"tendril/fault"
+	"tendril/run"
 )
 
 type grantCommands struct {
@@ -52,6 +53,9 @@ func (c *console) grantChange(output any, err error) error {
 		return nil
 	}
 	change := output.(capability.GrantChange)
+	for _, note := range change.Notes {
+		c.live.Notice("tendril: " + display.Line(note))
+	}
 	fmt.Fprintf(c.stdout, "%s: %d added, %d removed\n", display.Line(change.File), change.Added, change.Removed)
 	return nil
 }
@@ -155,11 +159,11 @@ func (e *grantExplainCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
 	explanation := output.(capability.Explanation)
+	if c.json {
+		c.printJSON(explanation)
+		return answered(explanation.Permitted)
+	}
 	word := "no"
 	if explanation.Permitted {
 		word = "yes"
@@ -171,5 +175,13 @@ func (e *grantExplainCommand) Run(ctx context.Context, c *console) error {
 	if explanation.Missing != "" {
 		fmt.Fprintf(c.stdout, "missing: %s\n", display.Line(explanation.Missing))
 	}
-	return nil
+	return answered(explanation.Permitted)
+}
+
+// answered makes a no an exit status of its own, for scripts.
+func answered(yes bool) error {
+	if yes {
+		return nil
+	}
+	return status(run.ExitRefused)
 }
