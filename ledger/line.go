@@ -194,7 +194,7 @@ func ParseRow(line []byte) (Row, error) {
 	if subject == "" {
 		subject = string(w.SubjectB64)
 	}
-	r, err := NewRow(w.Seq, at, Entry{
+	r, err := newRow(w.Seq, at, Entry{
 		Kind: w.Kind, Actor: w.Actor, Proof: w.Proof, UID: w.UID,
 		Capability: w.Capability, Subject: subject, Run: w.Run,
 		Decision: w.Decision, Fault: w.Fault, Rule: w.Rule, Of: w.Of, Digests: w.Digests,

@@ -10,7 +10,8 @@
 // It cannot tell what was never recorded. Whoever holds the signing key can write
 // another history than the one that was, and only a checkpoint that was kept out of his
 // reach shows it. What goes into an [Entry] is up to the caller: digests of secrets and
-// of output belong there, secrets and output never do.
+// of output belong there, secrets and output never do. Only the tokens of Pollen, which
+// have a form of their own, are kept out of rows here.
 package ledger
 
 import (
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"tendril/fault"
+	"tendril/pollen"
 	"tendril/spelling"
 )
 
@@ -117,10 +119,25 @@ const (
 	mostVerifier   = 256
 )
 
-// NewRow makes the row of an entry. Text that is too long is cut. What no caller should
+// NewRow makes the row of an entry. Text that is too long is cut, and what has the form
+// of a Pollen's token is left out of it: somebody gave a token where a name belongs, and
+// a row stays for good. What no caller should
 // hand over is a fault of the kind internal: another kind, a decision that decides
 // nothing, an outcome of nothing, a digest that is none.
 func NewRow(seq int64, at time.Time, e Entry) (Row, error) {
+	for _, text := range e.texts() {
+		*text = pollen.Redact(*text)
+	}
+	return newRow(seq, at, e)
+}
+
+// texts are the fields in which there can be what a caller said.
+func (e *Entry) texts() []*string {
+	return []*string{&e.Capability, &e.Subject, &e.Run, &e.Fault, &e.Rule, &e.Change, &e.Target, &e.State}
+}
+
+// newRow is NewRow for text as it is: rows that were written stay what they are.
+func newRow(seq int64, at time.Time, e Entry) (Row, error) {
 	at = at.UTC().Truncate(time.Millisecond)
 	if err := check(seq, at, e); err != nil {
 		return Row{}, fault.New(fault.Internal, "row %d of the ledger: %w", seq, err)
