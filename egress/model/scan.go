@@ -14,13 +14,15 @@ import (
 const (
 	deepest     = 100
 	mostMembers = 10_000
+	mostValues  = 250_000 // each costs many times what its bytes do
 )
 
 // scanner reads JSON (RFC 8259) without building it. It refuses what readers disagree
 // on: keys that come twice in one object, invalid UTF-8, and anything after the end.
 type scanner struct {
-	data []byte
-	at   int
+	data   []byte
+	at     int
+	values int // that were passed over
 }
 
 // span is where a value stands in a document.
@@ -79,6 +81,9 @@ func (s *scanner) take(c byte) bool {
 func (s *scanner) skip(depth int) error {
 	if depth > deepest {
 		return s.refuse("values nest deeper than %d", deepest)
+	}
+	if s.values++; s.values > mostValues {
+		return s.refuse("there are more than %d values", mostValues)
 	}
 	switch c := s.next(); {
 	case c == '{':
