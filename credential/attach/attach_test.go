@@ -119,7 +119,7 @@ func TestServerReceivesIt(t *testing.T) {
 	if r.Header.Get("Accept-Encoding") != "identity" || r.Header["Range"] != nil || r.Header["If-Range"] != nil {
 		t.Errorf("the response could not be looked through: %v", r.Header)
 	}
-	r = send(`{basic: ann}`, "/v1/a", http.Header{"Authorization": {"Bearer placeholder"}})
+	r = send(`{basic: ann}`, "/v1/a", http.Header{"Authorization": {"Bearer placeholder"}, "authorization": {"Bearer another"}})
 	if user, password, ok := r.BasicAuth(); !ok || user != "ann" || password != honey || len(r.Header["Authorization"]) != 1 {
 		t.Errorf("%q %q %v", user, password, r.Header)
 	}

@@ -69,8 +69,6 @@ func (c *chunked) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func whole() int { return 1 << 20 }
-
 func escaped(format string) func(string) string {
 	return func(s string) string {
 		var out strings.Builder
@@ -227,6 +225,8 @@ type closing struct {
 
 func (c *closing) Close() error { c.closed++; return nil }
 
+func spaceOf(r io.Reader) []byte { return r.(*body).space }
+
 func TestFoundEndsEverything(t *testing.T) {
 	s := scannerOf(t, honey)
 	from := &closing{Reader: strings.NewReader("a" + honey + honey)}
@@ -241,6 +241,9 @@ func TestFoundEndsEverything(t *testing.T) {
 		if errors.As(err, &f); strings.Contains(f.Detail+f.Hint+f.Rule, honey[:8]) || f.Rule == "" {
 			t.Errorf("%+v", f)
 		}
+	}
+	if kept := spaceOf(body); bytes.Contains(kept[:cap(kept)], []byte(honey[:8])) {
+		t.Errorf("%q is still there", kept)
 	}
 	if told != 1 || from.closed != 1 {
 		t.Errorf("told %d times, closed %d times", told, from.closed)
@@ -292,6 +295,17 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// What always may be a beginning is kept back no longer than a secret can be.
+func TestNoMoreIsKeptBackThanASecret(t *testing.T) {
+	s := scannerOf(t, "aaaaaaab", "YWFhYWFh\"")
+	for _, text := range []string{"a", "%61", `\u0061`, "61", "YWFh", "YWFh\n"} {
+		w := newWalk(s.patterns, s.longest)
+		if w.over(bytes.Repeat([]byte(text), 10_000)); w.pending() > s.longest || s.longest > 200 {
+			t.Errorf("%q: %d of %d bytes are kept back", text, w.pending(), s.longest)
+		}
+	}
+}
+
 func TestManySecrets(t *testing.T) {
 	var secrets []string
 	for i := range 20 {
@@ -311,8 +325,13 @@ func BenchmarkScan(b *testing.B) {
 		random[i] = byte(rand.Uint32())
 	}
 	events := bytes.Repeat([]byte("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"of the system\\n\"}}\n\n"), 1<<13)[:1<<20]
+	var hostile []byte
+	for written := []string{honey, escaped("%%%02x")(honey), base64.StdEncoding.EncodeToString([]byte(honey)), hex.EncodeToString([]byte(honey)), escaped(`\u%04x`)(honey)}; len(hostile) < 1<<20; {
+		one := written[rand.IntN(len(written))]
+		hostile = append(hostile, one[:rand.IntN(len(one)/2)]...)
+	}
 	for name, text := range map[string][]byte{
-		"random": random, "events": events, "base64": []byte(base64.StdEncoding.EncodeToString(random))[:1<<20],
+		"hostile": hostile[:1<<20], "random": random, "events": events, "base64": []byte(base64.StdEncoding.EncodeToString(random))[:1<<20],
 		"begins": bytes.Repeat([]byte(honey[:len(honey)-1]), 1<<16)[:1<<20],
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -50,12 +50,13 @@ func read(t *testing.T, s credential.Source) (string, error) {
 	r := New()
 	defer r.Close()
 	secret, err := r.Read(t.Context(), credential.Named{Name: "model-api", Credential: credential.Credential{Source: s}})
-	defer secret.Close()
 	shown(t, err)
 	if err != nil && (!fault.Is(err, fault.Unavailable) || !strings.HasPrefix(err.Error(), "the credential model-api cannot be read from ")) {
 		t.Errorf("the refusal is %q", err)
 	}
-	return string(secret.Bytes()), err
+	text := string(secret.Bytes())
+	secret.Close()
+	return text, err
 }
 
 // shown fails if anything of an error, printed in any way, has the beginning of the
