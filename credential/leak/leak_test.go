@@ -137,7 +137,7 @@ var encodings = map[string]func(string) string{
 
 func TestEncodingsAreFound(t *testing.T) {
 	for name, encode := range encodings {
-		for _, secret := range []string{honey, "12345678", "abcdefghi", "aaaaaaaaaa", strings.Repeat("0123456789abcdef", 16), "pässwörd-ß"} {
+		for _, secret := range []string{honey, "12345678", "abcdefghi", "aaaaaaaaaa", strings.Repeat("0123456789abcdef", 4), "pässwörd-ß"} {
 			if strings.Contains(name, "JSON ") && strings.ContainsRune(secret, 'ä') {
 				continue // \u is for code points
 			}
@@ -277,7 +277,7 @@ func TestBounds(t *testing.T) {
 	pieces := []string{"ab", "a", "b", "%61", `\u0061`, "&#97;", "6162", "YWI=", "YWJh", "\n", `\n`, "WFi", "Fi", "%6", secret[:198], hex.EncodeToString([]byte(secret))[:390]}
 	text := func() []byte {
 		var out bytes.Buffer
-		for out.Len() < 64<<10 {
+		for out.Len() < 16<<10 {
 			out.WriteString(pieces[source.IntN(len(pieces))] + "|"[:source.IntN(2)])
 		}
 		return out.Bytes()
