@@ -87,8 +87,15 @@ func (s *Stem) addCredential(_ context.Context, _ *call, in capability.Credentia
 func (s *Stem) removeCredential(_ context.Context, _ *call, in capability.CredentialInput) (capability.Credential, error) {
 	var removed credential.Credential
 	_, err := s.config.Site.Edit(credential.FileName, func(path string, text []byte) ([]byte, error) {
-		file, err := credential.Parse(path, text)
-		if err != nil {
+		var file credential.File
+		if text != nil {
+			parsed, err := credential.Parse(path, text)
+			if err != nil {
+				return nil, err
+			}
+			file = parsed
+		}
+		if _, err := file.Lookup(in.Name); err != nil {
 			return nil, err
 		}
 		removed = file.Credentials[credential.Name(in.Name)]

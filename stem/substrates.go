@@ -117,8 +117,15 @@ func (s *Stem) addSubstrate(ctx context.Context, _ *call, in capability.Substrat
 func (s *Stem) removeSubstrate(_ context.Context, _ *call, in capability.SubstrateInput) (capability.Substrate, error) {
 	var removed grant.Substrate
 	_, err := s.config.Site.Edit(grant.SubstratesFileName, func(path string, text []byte) ([]byte, error) {
-		file, err := grant.ParseSubstrates(path, text)
-		if err != nil {
+		var file grant.SubstratesFile
+		if text != nil {
+			parsed, err := grant.ParseSubstrates(path, text)
+			if err != nil {
+				return nil, err
+			}
+			file = parsed
+		}
+		if _, err := file.Lookup(in.Name); err != nil {
 			return nil, err
 		}
 		removed = file.Substrates[grant.SubstrateName(in.Name)]
