@@ -43,7 +43,9 @@ func TestWhatAgentsSend(t *testing.T) {
 		if err := json.Unmarshal(text, &want); err != nil {
 			t.Fatal(err)
 		}
-		maps.DeleteFunc(want, func(key string, _ json.RawMessage) bool { return strings.Contains(" "+strings.Join(c.gone, " ")+" ", " "+key+" ") })
+		maps.DeleteFunc(want, func(key string, _ json.RawMessage) bool {
+			return strings.Contains(" "+strings.Join(c.gone, " ")+" ", " "+key+" ")
+		})
 		for key, value := range c.changed {
 			want[key] = json.RawMessage(value)
 		}

@@ -2,9 +2,11 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"tendril/budget"
 	"tendril/fault"
 )
 
@@ -108,6 +110,9 @@ func TestMessages(t *testing.T) {
 		{name: "no model", in: `{"max_tokens":9,"messages":[]}`, says: "not the name of a model"},
 		{name: "a model that is no text", in: `{"model":["m"],"max_tokens":9,"messages":[]}`, says: "not the name of a model"},
 		{name: "a stream that is neither", in: with(`"stream":1`), says: "stream is neither"},
+		{name: "an output in yet another form", in: `{"model":"m","max_tokens":-0,"messages":[]}`, says: "max_tokens"},
+		{name: "a type of the whole", in: with(`"type":"batch"`), out: head + `]}`, removed: []string{"request.type"}},
+		{name: "a request in a message", in: user(`{"type":"request","model":"n"}`), says: `holds "request"`},
 		{name: "no object", in: `[1]`, says: "not an object"},
 
 		{name: "strict", in: with(`"speed":"fast","tools":[{"type":"web_search_20250305"}]`), permit: Permit{Strict: true}, says: "tools.web_search_20250305, request.speed"},
@@ -184,7 +189,7 @@ func TestResponses(t *testing.T) {
 			out: item(``, `,"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`+store), removed: []string{"tools.mcp"}},
 		{name: "server tools in the history", in: item(`{"type":"additional_tools","role":"developer","tools":[{"type":"mcp"},{"type":"custom","name":"c"}]}`, ""),
 			out: item(`{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"c"}]}`, store), removed: []string{"tools.mcp"}},
-		{name: "a search among tools", in: item(``, `,"tools":[{"type":"tool_search","execution":"client"},{"type":"tool_search"},{"type":"tool_search","execution":"server"}]`),
+		{name: "a search among tools", in: item(``, `,"tools":[{"type":"tool_search","execution":"client"},{"type":"tool_search"},{"type":"tool_search","execution":"server","more":1}]`),
 			out: item(``, `,"tools":[{"type":"tool_search","execution":"client"}]`+store), removed: []string{"tools.tool_search"}},
 		{name: "the choice of a server tool", in: item(``, `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"},{"type":"function","name":"f"}]},"tools":[{"type":"function","name":"f"},{"type":"web_search"}]`),
 			out: item(``, `,"tools":[{"type":"function","name":"f"}]`+store), removed: []string{"tools.web_search", "request.tool_choice"}},
@@ -262,5 +267,48 @@ func TestMediaCountByWhatTheyCanBe(t *testing.T) {
 	}
 	if got := chat.input - overhead - int64(len(`{"model":"m","messages":[{"role":"user","content":[]}],"store":false}`)); got != 20_000 {
 		t.Errorf("a picture of a part within a part adds %d", got)
+	}
+}
+
+func TestTheLargestBoundCounts(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{"model":"m","messages":[],"max_tokens":7,"max_completion_tokens":5}`:    7,
+		`{"model":"m","messages":[],"max_completion_tokens":5,"max_tokens":7}`:    7,
+		`{"model":"m","messages":[],"max_completion_tokens":9,"max_tokens":null}`: 9,
+		`{"model":"m","messages":[],"max_completion_tokens":9,"max_tokens":7}`:    9,
+		`{"model":"m","messages":[]}`:                                             0,
+	} {
+		q, err := read([]byte(body), BuiltIn().chat, chatForm, Permit{}, nil)
+		if err != nil || q.output != want {
+			t.Errorf("%s: %+v, %v; want %d", body, q, err, want)
+		}
+	}
+}
+
+func TestTheRecordOfWhatIsRemovedIsBounded(t *testing.T) {
+	var more strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&more, `,"%s%d\n":1`, strings.Repeat("long", 50), i)
+		fmt.Fprintf(&more, `,"\u202e%d":1`, i)
+	}
+	q, err := read([]byte(`{"model":"m","max_tokens":1,"messages":[]`+more.String()+`}`), BuiltIn().anthropic, messagesForm, Permit{}, nil)
+	if err != nil || len(q.removed) != mostRemoved {
+		t.Fatalf("%d names, %v", len(q.removed), err)
+	}
+	for _, name := range q.removed {
+		if len(name) > 96 || strings.Trim(name, "?") == "" || !isKey(strings.ReplaceAll(name[:min(len(name), 64)], "?", "")) {
+			t.Errorf("%q", name)
+		}
+	}
+}
+
+func TestAReportIsTakenWholeOrNotAtAll(t *testing.T) {
+	for _, absurd := range []budget.Usage{{Input: -1}, {Output: -1}, {CacheRead: -1}, {CacheWrite: -1}, {Input: mostCounted + 1}} {
+		var m meter
+		m.report(budget.Usage{Input: 1})
+		m.report(absurd)
+		if m.reported {
+			t.Errorf("%+v is relied on, after %+v", m.usage, absurd)
+		}
 	}
 }

@@ -173,7 +173,7 @@ func (r *Route) whole(ctx context.Context, w http.ResponseWriter, response *http
 	if response.StatusCode < 300 {
 		m := &meter{}
 		x.answer(m, data)
-		o.Usage, reported = m.final()
+		o.Usage, reported = m.usage, m.reported
 	} else {
 		reported = rejected(response.StatusCode)
 	}
@@ -218,9 +218,8 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 			return errBeyond
 		}
 		if m.ended {
-			usage, reported := m.final()
-			o.Usage, o.Ended = usage, true
-			if err := x.payment.close(ctx, o, reported); err != nil {
+			o.Usage, o.Ended = m.usage, true
+			if err := x.payment.close(ctx, o, m.reported); err != nil {
 				return err
 			}
 		}

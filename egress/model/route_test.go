@@ -79,47 +79,48 @@ func TestAnAnswerIsPaidFor(t *testing.T) {
 // A stream arrives event by event, is what it was, and is settled before its end is seen.
 func TestStreams(t *testing.T) {
 	for _, c := range []struct {
-		name       string
-		route      budget.Route
-		path, ask  string
-		events     []string
-		want       string // what the client sees; "" is all of it
-		usage      budget.Usage
-		kept       bool
-		closesLate bool
+		name      string
+		route     budget.Route
+		path, ask string
+		events    []string
+		want      string // what the client sees; "" is all of it
+		usage     budget.Usage
+		kept      bool
 	}{
 		{"anthropic", budget.Anthropic, messages, askStream, []string{startEvent, ": ping\n\n", event("content_block_delta", `{"type":"content_block_delta","delta":{"type":"text_delta","text":"hi"}}`), deltaEvent, stopEvent}, "",
-			budget.Usage{Input: 11, Output: 7, CacheRead: 5}, false, false},
+			budget.Usage{Input: 11, Output: 7, CacheRead: 5}, false},
 		{"anthropic, the delta knows more of the input", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7,"input_tokens":20,"cache_creation_input_tokens":3}}`), stopEvent}, "",
-			budget.Usage{Input: 20, Output: 7, CacheRead: 5, CacheWrite: 3}, false, false},
+			budget.Usage{Input: 20, Output: 7, CacheRead: 5, CacheWrite: 3}, false},
 		{"anthropic, in several rounds", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7,"iterations":[{"type":"compaction","input_tokens":100,"output_tokens":50},{"type":"message","input_tokens":11,"output_tokens":7}]}}`), stopEvent}, "",
-			budget.Usage{Input: 111, Output: 57, CacheRead: 5}, false, false},
+			budget.Usage{Input: 111, Output: 57, CacheRead: 5}, false},
 		{"anthropic, data in several lines and CRLF", budget.Anthropic, messages, askStream, []string{startEvent, "event: message_delta\r\ndata: {\"type\":\"message_delta\",\r\ndata: \"usage\":{\"output_tokens\":7}}\r\n\r\n", stopEvent}, "",
-			budget.Usage{Input: 11, Output: 7, CacheRead: 5}, false, false},
-		{"anthropic, no beginning", budget.Anthropic, messages, askStream, []string{deltaEvent, stopEvent}, "", budget.Usage{}, true, false},
-		{"anthropic, no usage at the end", budget.Anthropic, messages, askStream, []string{startEvent, stopEvent}, "", budget.Usage{}, true, false},
-		{"anthropic, no end", budget.Anthropic, messages, askStream, []string{startEvent, deltaEvent}, "", budget.Usage{}, true, false},
-		{"anthropic, an error", budget.Anthropic, messages, askStream, []string{startEvent, event("error", `{"type":"error","error":{"type":"overloaded_error"}}`)}, "", budget.Usage{}, true, false},
-		{"anthropic, a negative report", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":-7}}`), stopEvent}, "", budget.Usage{}, true, false},
-		{"anthropic, an absurd report", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7,"cache_read_input_tokens":9000000000000000000}}`), stopEvent}, "", budget.Usage{}, true, false},
-		{"anthropic, a report in halves", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7.5}}`), stopEvent}, "", budget.Usage{}, true, false},
-		{"garbage", budget.Anthropic, messages, askStream, []string{"data: {\n\n", "\x00\xff\n\n", "data\n\ndata: [1,2\n\n"}, "", budget.Usage{}, true, false},
+			budget.Usage{Input: 11, Output: 7, CacheRead: 5}, false},
+		{"anthropic, rounds that wrap", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7,"iterations":[{"input_tokens":9223372036854775807,"output_tokens":1},{"input_tokens":9223372036854775807,"output_tokens":1},{"input_tokens":2,"output_tokens":1}]}}`), stopEvent}, "", budget.Usage{}, true},
+		{"anthropic, half a round", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7,"iterations":[{"output_tokens":1}]}}`), stopEvent}, "", budget.Usage{}, true},
+		{"anthropic, no beginning", budget.Anthropic, messages, askStream, []string{deltaEvent, stopEvent}, "", budget.Usage{}, true},
+		{"anthropic, no usage at the end", budget.Anthropic, messages, askStream, []string{startEvent, stopEvent}, "", budget.Usage{}, true},
+		{"anthropic, no end", budget.Anthropic, messages, askStream, []string{startEvent, deltaEvent}, "", budget.Usage{}, true},
+		{"anthropic, an error", budget.Anthropic, messages, askStream, []string{startEvent, event("error", `{"type":"error","error":{"type":"overloaded_error"}}`)}, "", budget.Usage{}, true},
+		{"anthropic, a negative report", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":-7}}`), stopEvent}, "", budget.Usage{}, true},
+		{"anthropic, an absurd report", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7,"cache_read_input_tokens":9000000000000000000}}`), stopEvent}, "", budget.Usage{}, true},
+		{"anthropic, a report in halves", budget.Anthropic, messages, askStream, []string{startEvent, event("message_delta", `{"type":"message_delta","usage":{"output_tokens":7.5}}`), stopEvent}, "", budget.Usage{}, true},
+		{"garbage", budget.Anthropic, messages, askStream, []string{"data: {\n\n", "\x00\xff\n\n", "data\n\ndata: [1,2\n\n"}, "", budget.Usage{}, true},
 
 		{"chat", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{"delta":{"content":"hi"}}],"usage":null}`), event("", `{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7,"total_tokens":37,"prompt_tokens_details":{"cached_tokens":20}}}`), event("", "[DONE]")},
-			event("", `{"choices":[{"delta":{"content":"hi"}}],"usage":null}`) + event("", "[DONE]"), budget.Usage{Input: 10, Output: 7, CacheRead: 20}, false, false},
+			event("", `{"choices":[{"delta":{"content":"hi"}}],"usage":null}`) + event("", "[DONE]"), budget.Usage{Input: 10, Output: 7, CacheRead: 20}, false},
 		{"chat, usage in the last choice", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{"delta":{"content":"hi"}}],"usage":{"prompt_tokens":30,"completion_tokens":7,"total_tokens":39}}`), event("", "[DONE]")}, "",
-			budget.Usage{Input: 30, Output: 9}, false, false},
+			budget.Usage{Input: 30, Output: 9}, false},
 		{"chat, the client asks for usage", budget.OpenAI, chat, strings.Replace(askChat, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1),
-			[]string{event("", `{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7}}`), event("", "[DONE]")}, "", budget.Usage{Input: 30, Output: 7}, false, false},
-		{"chat, no usage", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{"delta":{"content":"hi"}}]}`), event("", "[DONE]")}, "", budget.Usage{}, true, false},
-		{"chat, more cached than there was", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":20}}}`), event("", "[DONE]")}, "", budget.Usage{}, true, false},
-		{"chat, negative details", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":-9223372036854775808}}}`), event("", "[DONE]")}, "", budget.Usage{}, true, false},
+			[]string{event("", `{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":7}}`), event("", "[DONE]")}, "", budget.Usage{Input: 30, Output: 7}, false},
+		{"chat, no usage", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{"delta":{"content":"hi"}}]}`), event("", "[DONE]")}, "", budget.Usage{}, true},
+		{"chat, more cached than there was", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":20}}}`), event("", "[DONE]")}, "", budget.Usage{}, true},
+		{"chat, negative details", budget.OpenAI, chat, askChat, []string{event("", `{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":-9223372036854775808}}}`), event("", "[DONE]")}, "", budget.Usage{}, true},
 
 		{"responses", budget.OpenAI, responses, strings.Replace(askOpenAI, "{", `{"stream":true,`, 1), []string{event("response.created", `{"type":"response.created","response":{"usage":null}}`), event("response.output_text.delta", `{"type":"response.output_text.delta","delta":"hi"}`), event("response.completed", `{"type":"response.completed","response":`+openaiHi+`}`)}, "",
-			budget.Usage{Input: 6, Output: 7, CacheRead: 20, CacheWrite: 4}, false, false},
+			budget.Usage{Input: 6, Output: 7, CacheRead: 20, CacheWrite: 4}, false},
 		{"responses, incomplete", budget.OpenAI, responses, strings.Replace(askOpenAI, "{", `{"stream":true,`, 1), []string{event("response.incomplete", `{"type":"response.incomplete","response":`+openaiHi+`}`)}, "",
-			budget.Usage{Input: 6, Output: 7, CacheRead: 20, CacheWrite: 4}, false, false},
-		{"responses, failed", budget.OpenAI, responses, strings.Replace(askOpenAI, "{", `{"stream":true,`, 1), []string{event("response.failed", `{"type":"response.failed","response":{"usage":null,"error":{"code":"server_error"}}}`)}, "", budget.Usage{}, true, false},
+			budget.Usage{Input: 6, Output: 7, CacheRead: 20, CacheWrite: 4}, false},
+		{"responses, failed", budget.OpenAI, responses, strings.Replace(askOpenAI, "{", `{"stream":true,`, 1), []string{event("response.failed", `{"type":"response.failed","response":{"usage":null,"error":{"code":"server_error"}}}`)}, "", budget.Usage{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.route, limited, func(out http.ResponseWriter, _ *http.Request) { stream(out, c.events...) })

@@ -6,18 +6,14 @@ import (
 	"tendril/budget"
 )
 
-// meter reads what a provider reports of one answer. It takes a report only whole: with
-// all counts there, and from an answer that ended as it should.
+// meter reads what a provider reports of one answer.
 type meter struct {
 	usage    budget.Usage
-	reported bool  // there was a report, and it is one
-	ended    bool  // the answer ended as it should; a whole JSON answer always has
+	reported bool  // all counts of usage were there, and are counts
+	ended    bool  // a stream ended as it should; what was reported before is not all
 	written  int64 // bytes of text that a stream has given so far
 	extra    bool  // the event that was read last holds usage and nothing else
 }
-
-// final returns the usage, and whether it can be relied on.
-func (m *meter) final() (budget.Usage, bool) { return m.usage, m.reported && m.ended }
 
 // longestToken is the most bytes that one token of today's vocabularies stands for; the
 // longest ones are runs of spaces. So a text has at least its bytes divided by it.
@@ -94,7 +90,6 @@ func anthropicBody(m *meter, data []byte) {
 	var u budget.Usage
 	answer.Usage.apply(&u)
 	m.report(u)
-	m.ended = true
 }
 
 func anthropicEvent(m *meter, data []byte) {
@@ -151,10 +146,10 @@ type openaiDetails struct {
 }
 
 func (m *meter) reportOpenAI(input, output, total *int64, cached openaiDetails) {
-	if input == nil || output == nil || !countable(budget.Usage{Input: *input, Output: *output, CacheRead: cached.Read, CacheWrite: cached.Write}) {
-		m.reported = false
+	if input == nil || output == nil {
 		return
 	}
+	// Where this wraps, one of the four is no count either.
 	u := budget.Usage{Input: *input - cached.Read - cached.Write, Output: *output, CacheRead: cached.Read, CacheWrite: cached.Write}
 	if total != nil && *total > *input { // some servers leave reasoning out of the output
 		u.Output = max(u.Output, *total-*input)
@@ -168,7 +163,6 @@ func chatBody(m *meter, data []byte) {
 	}
 	if json.Unmarshal(data, &answer) == nil && answer.Usage != nil {
 		m.reportOpenAI(answer.Usage.Prompt, answer.Usage.Completion, answer.Usage.Total, answer.Usage.PromptDetails)
-		m.ended = true
 	}
 }
 
@@ -213,7 +207,6 @@ func responsesBody(m *meter, data []byte) {
 	}
 	if json.Unmarshal(data, &answer) == nil && answer.Usage != nil {
 		m.reportOpenAI(answer.Usage.Input, answer.Usage.Output, answer.Usage.Total, answer.Usage.InputDetails)
-		m.ended = true
 	}
 }
 
