@@ -22,19 +22,27 @@ func (v View) Trusting(certificate []byte) View {
 	}
 	v.Mounts = slices.DeleteFunc(slices.Clone(v.Mounts), func(m Mount) bool { return below(m.Target) })
 	v.Masks = slices.DeleteFunc(slices.Clone(v.Masks), func(m Mask) bool { return below(m.Path) })
-	v.Files = maps.Clone(v.Files)
-	dirs := map[string]bool{}
-	for _, d := range v.Dirs {
-		dirs[d.Path] = true
-	}
-	v.Dirs = slices.Clone(v.Dirs)
 	for _, file := range trustStores {
-		v.Files[file] = certificate
-		for i := 1; i < len(file); i++ {
-			if dir := file[:i]; file[i] == '/' && !dirs[dir] {
-				dirs[dir] = true
-				v.Dirs = append(v.Dirs, Dir{dir, 0o755})
-			}
+		v = v.withFile(file, certificate)
+	}
+	return v
+}
+
+// Showing returns the view with a file of the host at one more path, read-only.
+func (v View) Showing(source, target string) View {
+	v = v.withFile(target, nil) // what it is mounted on
+	v.Mounts = append(slices.Clone(v.Mounts), Mount{source, target})
+	slices.SortFunc(v.Mounts, func(a, b Mount) int { return strings.Compare(a.Target, b.Target) })
+	return v
+}
+
+// withFile adds a file, and the directories that lead there.
+func (v View) withFile(file string, content []byte) View {
+	v.Files, v.Dirs = maps.Clone(v.Files), slices.Clone(v.Dirs)
+	v.Files[file] = content
+	for i := 1; i < len(file); i++ {
+		if dir := file[:i]; file[i] == '/' && !slices.ContainsFunc(v.Dirs, func(d Dir) bool { return d.Path == dir }) {
+			v.Dirs = append(v.Dirs, Dir{dir, 0o755})
 		}
 	}
 	slices.SortFunc(v.Dirs, func(a, b Dir) int { return strings.Compare(a.Path, b.Path) })

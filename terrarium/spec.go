@@ -61,10 +61,17 @@ type Rootfs struct {
 type HostView struct {
 	Dirs []string
 
+	// Programs are single files of the Stem's own that are shown, read-only.
+	Programs []Program
+
 	// Authority is a certificate in PEM that programs inside trust instead of those that
 	// the host trusts; nil: the host's.
 	Authority []byte
 }
+
+// Program is a file of the host and where it appears: below /opt/tendril, in which nothing
+// else is.
+type Program struct{ Source, Target string }
 
 // Workspace is what the work starts from.
 type Workspace struct {

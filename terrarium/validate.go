@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
 	"slices"
 	"sort"
@@ -77,6 +78,11 @@ func Validate(provider string, can Capabilities, spec Spec) error {
 	if spec.Rootfs.Host == nil {
 		return fault.New(fault.Invalid, "a Terrarium needs exactly one root file system")
 	}
+	for _, p := range spec.Rootfs.Host.Programs {
+		if !strings.HasPrefix(p.Target, programDir) || path.Clean(p.Target) != p.Target || !path.IsAbs(p.Source) {
+			return fault.New(fault.Invalid, "a program of the Stem's own is shown below %s, not at %q", programDir, p.Target)
+		}
+	}
 	if spec.Workspace.Image == "" || spec.Workspace.Dir == "" {
 		return fault.New(fault.Invalid, "a Terrarium needs a workspace image and a directory of its own")
 	}
@@ -100,6 +106,8 @@ func Validate(provider string, can Capabilities, spec Spec) error {
 	}
 	return undeclared(provider, can, spec)
 }
+
+const programDir = "/opt/tendril/"
 
 func validateListeners(listeners []Listener) error {
 	names, ports := map[string]bool{}, map[uint16]bool{}

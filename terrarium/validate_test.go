@@ -152,7 +152,7 @@ func (g *scriptedGuest) run(r *request, wait *stoma.Stream) {
 func askedSpec() terrarium.Spec {
 	return terrarium.Spec{
 		Run:       "r-1",
-		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{Dirs: []string{"/opt/tools"}, Authority: []byte("certificate")}},
+		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{Dirs: []string{"/opt/tools"}, Authority: []byte("certificate"), Programs: []terrarium.Program{{Source: "/state/sprout", Target: "/opt/tendril/sprout"}}}},
 		Listeners: []terrarium.Listener{{Name: "proxy", Port: 3128, Serve: func(*stoma.Stream) {}}},
 		Workspace: terrarium.Workspace{Image: "/store/base.erofs", Dir: "/runs/r-1"},
 		Env:       []string{"PATH=/bin"},
@@ -325,6 +325,8 @@ func TestImpossibleSpecs(t *testing.T) {
 		"idle limit":      func(s *terrarium.Spec) { s.Idle.Value = -1 },
 		`"a b=3128"`:      func(s *terrarium.Spec) { s.Listeners[0].Name = "a b" },
 		`"proxy=0"`:       func(s *terrarium.Spec) { s.Listeners[0].Port = 0 },
+		"below /opt":      func(s *terrarium.Spec) { s.Rootfs.Host.Programs[0].Target = "/usr/bin/sprout" },
+		"tendril/../":     func(s *terrarium.Spec) { s.Rootfs.Host.Programs[0].Target = "/opt/tendril/../x" },
 		"somebody who":    func(s *terrarium.Spec) { s.Listeners[0].Serve = nil },
 		"of its own":      func(s *terrarium.Spec) { s.Listeners = append(s.Listeners, s.Listeners[0]) },
 	} {

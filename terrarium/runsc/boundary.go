@@ -22,6 +22,7 @@ func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, s
 			Note: fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)},
 		inspected(same(terrarium.DimensionFilesystem, "Rootfs.Host.Dirs", "host view"+suffix(spec.Rootfs.Host.Dirs), "read-only; the gofer's mounts are compared with the view")),
 		same(terrarium.DimensionFilesystem, "Rootfs.Host.Authority", authority(spec.Rootfs.Host.Authority), "the certificates that programs inside trust"),
+		inspected(same(terrarium.DimensionFilesystem, "Rootfs.Host.Programs", programs(spec.Rootfs.Host.Programs), "read-only; the gofer's mounts are compared with the view")),
 		same(terrarium.DimensionNetwork, "Listeners", spec.DescribeListeners(), "loopback ports inside, answered by the Stem"),
 		same(terrarium.DimensionFilesystem, "Workspace.Image", filepath.Base(spec.Workspace.Image), "read-only; changes go to the scratch file system"),
 		same(terrarium.DimensionFilesystem, "Workspace.Dir", filepath.Base(spec.Workspace.Dir), "holds only the file behind the scratch file system"),
@@ -32,6 +33,14 @@ func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, s
 		{Dimension: terrarium.DimensionProcess, Field: "User", Asked: askedUser(spec, l), Applied: describeUser(l.user), How: terrarium.Probed, Enforced: terrarium.ByHost, Note: "no account of the host"},
 	}
 	return append(rows, limitRows(spec, l, c, inside)...)
+}
+
+func programs(list []terrarium.Program) string {
+	var targets []string
+	for _, p := range list {
+		targets = append(targets, p.Target)
+	}
+	return strings.Join(targets, " ")
 }
 
 // authority names the certificate that the view was given.

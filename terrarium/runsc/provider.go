@@ -61,6 +61,7 @@ func (*provider) Capabilities() terrarium.Capabilities {
 			"Run":                   terrarium.ByHost,
 			"Rootfs.Host.Dirs":      terrarium.ByHost,
 			"Rootfs.Host.Authority": terrarium.ByHost,
+			"Rootfs.Host.Programs":  terrarium.ByHost,
 			"Workspace.Image":       terrarium.ByHost,
 			"Workspace.Dir":         terrarium.ByHost,
 			"Env":                   terrarium.ByHost,
@@ -126,6 +127,9 @@ func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
 	}
 	if authority := spec.Rootfs.Host.Authority; authority != nil {
 		view = view.Trusting(authority)
+	}
+	for _, p := range spec.Rootfs.Host.Programs {
+		view = view.Showing(p.Source, p.Target)
 	}
 	dir := spec.Workspace.Dir
 	b := bundleBelow(dir)

@@ -5,6 +5,8 @@ package terrariumtest
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,5 +67,22 @@ func testAuthority(t *testing.T, g *ground) {
 	}
 	if got := b.sh(t, `ls /etc/ssl/certs | wc -l`); strings.TrimSpace(got) != "1" {
 		t.Errorf("beside it there are %s", got)
+	}
+}
+
+// testPrograms: a file of the Stem's own can be run where it was shown, and not be written.
+func testPrograms(t *testing.T, g *ground) {
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho shown\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b := g.open(t, func(s *terrarium.Spec) {
+		s.Rootfs.Host.Programs = []terrarium.Program{{Source: program, Target: "/opt/tendril/program"}}
+	})
+	if got := b.sh(t, `/opt/tendril/program; ls /opt/tendril`); got != "shown\nprogram\n" {
+		t.Errorf("the program said %q", got)
+	}
+	if e := b.run(t, "sh", "-c", `echo x >/opt/tendril/program || echo x >/opt/tendril/other`); e.ok() {
+		t.Errorf("it was written: %s", e)
 	}
 }
