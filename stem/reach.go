@@ -5,6 +5,7 @@ package stem
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -204,7 +205,14 @@ func (r *reach) carry(v *proxy.Verdict, bound []credential.Named) {
 	exchange := attach.New(bound, r.stem.secrets, func(name string) {
 		r.warn("an answer held the secret of the credential " + name + ", and was cut before it")
 	})
-	v.Attach, v.Response = exchange.Attach, exchange.Response
+	v.Response = exchange.Response
+	v.Attach = func(ctx context.Context, request *http.Request) error {
+		err := exchange.Attach(ctx, request)
+		if err != nil { // inside it is only said that there is none
+			r.warn(err.Error())
+		}
+		return err
+	}
 	done := v.Done
 	v.Done = func(o proxy.Outcome) {
 		exchange.Close()

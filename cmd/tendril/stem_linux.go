@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"tendril/capability"
+	"tendril/credential/source"
 	"tendril/egress"
 	"tendril/site"
 	"tendril/stem"
@@ -28,7 +29,7 @@ func init() {
 // invoke asks the tendril that serves this site, if one does, and otherwise a Stem in
 // this process. Both decide the same: whoever owns the process owns the control plane.
 func (c *console) invoke(ctx context.Context, name string, input any) (_ any, err error) {
-	token, err := c.caller.presents()
+	token, err := c.caller.presents(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +81,10 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Secrets pass through this process.
+	if err := source.HardenProcess(); err != nil {
+		return nil, err
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -98,6 +103,6 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
 		Dialer:    &egress.Dialer{},
 		Routes:    settings.Routes,
-		Notice:    func(text string) { c.live.Notice("tendril: " + text) },
+		Notice:    func(text string) { c.notice("tendril: " + text) },
 	})
 }
