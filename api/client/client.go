@@ -9,13 +9,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"net"
+	"os"
 	"reflect"
 	"sync"
 	"syscall"
+	"time"
 
 	"tendril/api/wire"
 	"tendril/capability"
@@ -34,7 +37,13 @@ type Request struct {
 
 	Capability string
 	Input      any // of the capability's input type
+
+	// Patience is how long to wait, once ctx has ended, for each next line of the Stem;
+	// 0: 10 seconds.
+	Patience time.Duration
 }
+
+const defaultPatience = 10 * time.Second
 
 // Call makes one call and returns its output, of the capability's output type, and the
 // row of the decision in the ledger, which is nil if there is none.
@@ -43,8 +52,8 @@ type Request struct {
 // sizes come from there, see package capability. When ctx ends, the Stem is asked to
 // end the call in order, and its answer is waited for; whoever does not want to wait
 // ends its process, and with the connection the call is cancelled. A connection that
-// ends before the answer does is a fault of the kind unavailable: what became of the
-// call is not known.
+// ends before the answer does, and a Stem that says nothing for [Request.Patience] when
+// ctx has ended, are faults of the kind internal: what became of the call is not known.
 func Call(ctx context.Context, r Request) (output any, row *int64, err error) {
 	definition, err := capability.Lookup(r.Capability)
 	if err != nil {
@@ -58,7 +67,7 @@ func Call(ctx context.Context, r Request) (output any, row *int64, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := newCall(ctx, conn)
+	c := newCall(ctx, conn, cmp.Or(r.Patience, defaultPatience))
 	defer c.close()
 	c.begin(line)
 	reply, err := c.await(ctx)
@@ -130,11 +139,13 @@ type call struct {
 	over   chan struct{}
 	beside sync.WaitGroup
 
+	patience time.Duration // see Request
+
 	sending sync.Mutex // one line at a time
 }
 
-func newCall(ctx context.Context, conn net.Conn) *call {
-	return &call{conn: conn, lines: wire.NewLines(conn), ctx: ctx, room: newRoom(wire.StdinWindow), over: make(chan struct{})}
+func newCall(ctx context.Context, conn net.Conn, patience time.Duration) *call {
+	return &call{conn: conn, lines: wire.NewLines(conn), ctx: ctx, room: newRoom(wire.StdinWindow), over: make(chan struct{}), patience: patience}
 }
 
 // close ends the call. All that belongs to it has ended then, but for a Read of stdin
@@ -170,11 +181,15 @@ func (c *call) await(ctx context.Context) (wire.Reply, error) {
 			capability.Progress(ctx, "", 0, 0)
 		}
 	}()
+	hurry := func() { c.conn.SetReadDeadline(time.Now().Add(c.patience)) }
+	defer context.AfterFunc(ctx, hurry)()
 	for {
+		if ctx.Err() != nil {
+			hurry()
+		}
 		line, err := c.lines.Next(wire.LargestReply)
 		if err != nil {
-			return wire.Reply{}, fault.New(fault.Unavailable, "the Stem ended the connection before it answered: %w", err).
-				WithHint("what became of the call is not known; `tendril run list` shows the runs there are")
+			return wire.Reply{}, c.unanswered(err)
 		}
 		reply, err := wire.ParseReply(line)
 		switch {
@@ -191,4 +206,13 @@ func (c *call) await(ctx context.Context) (wire.Reply, error) {
 			return reply, nil
 		}
 	}
+}
+
+// unanswered is a call of which nobody says what became of it.
+func (c *call) unanswered(err error) error {
+	f := fault.New(fault.Internal, "the connection ended before the Stem had answered, so what became of the call is not known: %w", err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		f = fault.New(fault.Internal, "the Stem was asked to end the call and said nothing for %v, so what became of the call is not known: %w", c.patience, err)
+	}
+	return f.WithHint("`tendril run list` shows the runs there are")
 }

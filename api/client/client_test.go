@@ -66,7 +66,7 @@ func privateDir(t testing.TB) string {
 	return dir
 }
 
-var exampleRun = run.Run{ID: run.NewID(), State: run.Fruited, Pollen: "botanist", Substrate: run.Substrate{Path: "/src/\xff"}, Started: new(run.At(time.Unix(1, 0)))}
+var exampleRun = run.Run{ID: run.NewID(), State: run.Fruited, Pollen: "botanist", Substrate: run.Substrate{Path: "/src/\xff"}, Started: new(run.At(time.Unix(1, 0))), Egress: []run.Reach{}}
 
 func TestCall(t *testing.T) {
 	token := "not judged here"
@@ -227,6 +227,22 @@ func TestCallIsCancelledInOrder(t *testing.T) {
 	}
 }
 
+// A Stem that is stopped, or hangs, does not keep who wants to leave.
+func TestAStemThatSaysNothingIsLeft(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	socket := serve(t, func(context.Context, api.Caller, string, []byte) api.Answer {
+		cancel()
+		<-left
+		return api.Answer{Output: exampleRun, Authenticated: true}
+	})
+	_, _, err := client.Call(ctx, client.Request{Socket: socket, Capability: "sprout.grow", Input: growInput(), Patience: time.Millisecond})
+	close(left)
+	if !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), "said nothing for 1ms, so what became of the call is not known") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 type endless struct{}
 
 func (endless) Read(into []byte) (int, error) { return len(into), nil }
@@ -327,7 +343,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 		socket := filepath.Join(privateDir(t), "s")
 		say(t, socket, text)
 		output, _, err := client.Call(t.Context(), client.Request{Socket: socket, Capability: "run.list", Input: capability.ListInput{}})
-		if !fault.Is(err, fault.Unavailable) || output != nil {
+		// It may have been done: that is not the kind of what was not.
+		if !fault.Is(err, fault.Internal) || !strings.Contains(err.Error(), "what became of the call is not known") || output != nil {
 			t.Errorf("%q: %v, %v", text, output, err)
 		}
 	}

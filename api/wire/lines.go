@@ -16,7 +16,7 @@ var ErrTooLong = errors.New("the line is too long")
 var errNotOneThing = errors.New("a line does not say exactly one thing")
 
 func notUnderstood(err error) error {
-	return fault.New(fault.Unavailable, "what the Stem said is not understood: %w", err).
+	return fault.New(fault.Internal, "what the Stem said is not understood, so what became of the call is not known: %w", err).
 		WithHint("it is probably of another version; use the same tendril at both ends")
 }
 
