@@ -83,6 +83,9 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if answer.retryAfter != "" {
 			w.Header().Set("Retry-After", answer.retryAfter)
 		}
+		if answer.status/100 == 3 {
+			w.Header().Set("Location", "/elsewhere")
+		}
 		w.WriteHeader(answer.status)
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": "error",
 			"error": map[string]any{"type": answer.kind, "code": answer.code, "message": "no: " + answer.kind}})
@@ -109,7 +112,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	for len(stream) > 0 { // in pieces that know nothing of lines and characters
-		n := min(max(7, len(stream)/1000), len(stream))
+		n := min(max(7, len(stream)/100), len(stream))
 		_, _ = io.WriteString(w, stream[:n])
 		stream = stream[n:]
 	}
@@ -118,8 +121,10 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // pieces cuts a text into small ones, between characters.
 func pieces(text string) []string {
 	var out []string
-	for runes := []rune(text); len(runes) > 0; {
-		n := min(11, len(runes))
+	runes := []rune(text)
+	size := max(11, len(runes)/100)
+	for len(runes) > 0 {
+		n := min(size, len(runes))
 		out = append(out, string(runes[:n]))
 		runes = runes[n:]
 	}

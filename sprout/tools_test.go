@@ -55,8 +55,8 @@ func TestTools(t *testing.T) {
 	put(t, dir, "latin", "gr\xfcn\n")
 	put(t, dir, "long", strings.Repeat("木", 5000)+"\nend\n")
 	put(t, dir, "deep/er/file.go", "func one()\nfunc two()\n")
-	put(t, dir, "deep/.gitignore", "ignored\n")
-	put(t, dir, "deep/ignored/file.go", "func three()\n")
+	put(t, dir, "deep/.gitignore", "ignored*\n")
+	put(t, dir, "deep/ignored/ignored.go", "func three()\n")
 	put(t, dir, ".git/config", "func four()\n")
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestTools(t *testing.T) {
 		{"edit", map[string]any{"path": "plain", "old": "three", "new": ""}, "edited line 3", false},
 		{"search", map[string]any{"pattern": `^func \w+`}, "deep/er/file.go:1: func one()\ndeep/er/file.go:2: func two()\n", false},
 		{"search", map[string]any{"pattern": `func t`, "path": "deep"}, "deep/er/file.go:2: func two()\n", false},
-		{"search", map[string]any{"pattern": `func`, "path": "deep/ignored"}, "deep/ignored/file.go:1: func three()\n", false},
+		{"search", map[string]any{"pattern": `func`, "path": "deep/ignored"}, "deep/ignored/ignored.go:1: func three()\n", false},
 		{"search", map[string]any{"pattern": `two`, "path": "deep/er/file.go"}, "deep/er/file.go:2: func two()\n", false},
 		{"search", map[string]any{"pattern": `one`, "files": "*.go"}, "deep/er/file.go:1: func one()\n", false},
 		{"search", map[string]any{"pattern": `nowhere`}, "[nothing matches]", false},
@@ -179,6 +179,7 @@ func TestWrongInput(t *testing.T) {
 		{name: "shell", input: `"ls"`},
 		{name: "shell", input: `{"command":"ls"} x`},
 		{name: "shell", input: `{"command":["ls"]}`},
+		{name: "shell", input: `{"command":"ls","directory":"/"}`},
 		{name: "shell", input: `{"command":"ls","timeout_seconds":-1}`},
 		{name: "shell", input: `{"command":"ls","timeout_seconds":1801}`},
 		{name: "shell", input: `{"command":"ls","timeout_seconds":1e99}`},
@@ -253,6 +254,19 @@ func TestLongResultsAreCut(t *testing.T) {
 	r, _ = w.do(t, "search", map[string]any{"pattern": "line"})
 	if !strings.HasPrefix(r.text, "long:1: line 1 木\n") || !strings.Contains(r.text, "cut short") {
 		t.Errorf("the search's result is %.40q…", r.text)
+	}
+	// A page is full of whole lines, the next after the last.
+	put(t, dir, "wide", strings.Repeat(strings.Repeat("x", 200)+"\n", 200))
+	r, _ = w.do(t, "search", map[string]any{"pattern": "x", "path": "wide"})
+	found := strings.Split(r.text, "\n")
+	for i, line := range found[:len(found)-1] {
+		if !strings.HasPrefix(line, fmt.Sprintf("wide:%d: x", i+1)) {
+			t.Errorf("line %d is %.40q", i+1, line)
+			break
+		}
+	}
+	if len(r.text) < page-300 {
+		t.Errorf("the page has %d bytes", len(r.text))
 	}
 	// The pages of a file, one after the other, are the file.
 	var pages strings.Builder
