@@ -7,11 +7,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"tendril/destination"
+	"tendril/fault"
 )
 
 // greeting returns the ClientHello that crypto/tls sends.
@@ -105,6 +107,7 @@ func TestHello(t *testing.T) {
 		{"with ECH first", "example.com", record(helloMessage(extension{extensionECH, nil}, name), 1<<14), false},
 		{"with ESNI", "example.com", record(helloMessage(name, extension{extensionESNI, nil}), 1<<14), false},
 		{"two extensions of names", "example.com", record(helloMessage(name, serverName("evil.example")), 1<<14), false},
+		{"two extensions, the good one last", "example.com", record(helloMessage(serverName("evil.example"), name), 1<<14), false},
 		{"two names", "example.com", record(helloMessage(serverName("example.com", "evil.example")), 1<<14), false},
 		{"no name in the list", "example.com", record(helloMessage(serverName()), 1<<14), false},
 		{"an empty name", "example.com", record(helloMessage(serverName("")), 1<<14), false},
@@ -130,7 +133,8 @@ func TestHello(t *testing.T) {
 				t.Fatal(err)
 			}
 			rest := bytes.NewReader(append(bytes.Clone(test.raw), "what follows"...))
-			if test.what == "a cut one" || test.what == "nothing" {
+			whole := test.what != "a cut one" && test.what != "nothing"
+			if !whole {
 				rest = bytes.NewReader(test.raw)
 			}
 			raw, h, err := readHello(iotest.HalfReader(rest))
@@ -139,6 +143,9 @@ func TestHello(t *testing.T) {
 			}
 			if (err == nil) != test.good {
 				t.Fatalf("%v", err)
+			}
+			if !test.good && whole && !fault.Is(err, fault.Denied) {
+				t.Errorf("%v is not a refusal", err)
 			}
 			if test.good {
 				if left, _ := io.ReadAll(rest); !bytes.Equal(raw, test.raw) || string(left) != "what follows" {
@@ -201,6 +208,13 @@ func FuzzHello(f *testing.F) {
 			t.Fatalf("%q passes for example.com", name)
 		}
 	})
+}
+
+func TestAHelloWithoutANameSaysSo(t *testing.T) {
+	host, _ := destination.ParseHost("example.com")
+	if err := (hello{}).check(host); err == nil || !strings.Contains(err.Error(), "does not name the server") {
+		t.Error(err)
+	}
 }
 
 func TestFuzzHelloSeesNames(t *testing.T) {

@@ -288,11 +288,8 @@ func (r *requestReader) readSize() error {
 	}
 	text, _, _ := strings.Cut(strings.TrimSuffix(string(r.taken()), "\r\n"), ";")
 	text = strings.TrimRight(text, " \t") // before an extension, as net/http takes it
-	if text == "" || len(text) > 15 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
-		return malformed("the size of a chunk is not a hexadecimal number")
-	}
 	size, err := strconv.ParseInt(text, 16, 64)
-	if err != nil {
+	if err != nil || strings.Trim(text, "0123456789abcdefABCDEF") != "" { // or it has a sign
 		return malformed("the size of a chunk is not a hexadecimal number")
 	}
 	r.out = append(strconv.AppendInt(nil, size, 16), "\r\n"...)
