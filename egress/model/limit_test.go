@@ -1,8 +1,11 @@
 package model_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -199,7 +202,7 @@ func TestRacingRequests(t *testing.T) {
 
 func TestReservingFails(t *testing.T) {
 	w := newWorld(t, budget.Anthropic, limited, jsonAnswer(200, wholeHi), func(c *model.Config) { c.Accounts = broken{} })
-	if got := w.post(messages, ask); got.status != 502 || !contains(got.body, "the disk is full") || len(w.received()) != 0 {
+	if got := w.post(messages, ask); got.status != 502 || !contains(got.body, "could not be recorded") || contains(got.body, "/var/lib") || len(w.received()) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -207,7 +210,7 @@ func TestReservingFails(t *testing.T) {
 type broken struct{ model.Accounts }
 
 func (broken) Reserve(context.Context, model.Call) (int64, error) {
-	return 0, fault.New(fault.Unavailable, "the disk is full")
+	return 0, fault.New(fault.Unavailable, "the disk of /var/lib is full")
 }
 
 func TestBodiesAreBounded(t *testing.T) {
@@ -221,6 +224,17 @@ func TestBodiesAreBounded(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	if got := w.do(r); got.status != 413 {
 		t.Errorf("%d %.200s", got.status, got.body)
+	}
+	// With a length that no room is made for.
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.inside.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", messages, int64(1)<<50)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || response.StatusCode != 413 {
+		t.Errorf("%+v, %v", response, err)
 	}
 	if len(w.received()) != 0 {
 		t.Error("it was sent")

@@ -30,7 +30,7 @@ const (
 	silence    = 10 * time.Minute // without an event of a stream, or before an answer
 
 	// afterwards is for how long a provider may still report the usage of an answer whose
-	// reader has left.
+	// reader has left, and close a stream after its last event.
 	afterwards = time.Second
 )
 
@@ -61,7 +61,7 @@ func (r *Route) pass(w http.ResponseWriter, req *http.Request, release func(), x
 	case response.StatusCode < 300 && media == "text/event-stream":
 		x.request.body = nil
 		release()
-		r.stream(ctx, w, response, x, func() { quiet.Reset(silence) })
+		r.stream(ctx, w, response, x, quiet)
 		return
 	}
 	if err == nil {
@@ -78,11 +78,11 @@ func neverSent(err error) bool {
 	return fault.Is(err, fault.Denied) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// upstreamFault keeps what the Stem says, and hides what the network does.
+// upstreamFault keeps a refusal, and hides what else happens on the way: that names
+// places of the host and of its network.
 func upstreamFault(err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) {
-		return f
+	if fault.Is(err, fault.Denied) {
+		return err
 	}
 	return fault.New(fault.Unavailable, "the provider could not be reached, or did not answer")
 }
@@ -197,7 +197,7 @@ func rejected(status int) bool {
 var errBeyond = errors.New("the answer is longer than what was reserved for it")
 
 // stream gives a stream to the client, event by event.
-func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *http.Response, x *exchange, alive func()) {
+func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *http.Response, x *exchange, quiet *time.Timer) {
 	copyHeader(w, response.Header)
 	w.WriteHeader(response.StatusCode)
 	control := http.NewResponseController(w)
@@ -209,7 +209,10 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 	m := &meter{usage: budget.Usage{Input: -1}} // until an event says so
 	o := Outcome{Status: response.StatusCode}
 	err := events(response.Body, func(raw, data []byte) error {
-		alive()
+		if m.ended {
+			return nil // nothing belongs there
+		}
+		quiet.Reset(silence)
 		m.extra = false
 		if len(data) > 0 {
 			x.event(m, data)
@@ -222,12 +225,16 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 			if err := x.payment.close(ctx, o, m.reported); err != nil {
 				return err
 			}
+			quiet.Reset(afterwards)
 		}
 		if !m.extra || x.wantUsage {
 			write(raw)
 		}
 		return nil
 	})
+	if m.ended && !errors.Is(err, notRecorded) {
+		err = nil // all of it is there, however the connection ends
+	}
 	err = errors.Join(err, x.payment.close(ctx, o, false)) // of what has not ended, nothing is known
 	switch {
 	case err == nil:

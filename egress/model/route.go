@@ -269,8 +269,10 @@ func (r *Route) pay(ctx context.Context, path string, e endpoint, q *request) (*
 		switch {
 		case err == nil:
 			return &payment{route: r, id: id, model: q.model}, nil
-		case !errors.As(err, &exceeded):
+		case fault.Is(err, fault.Denied) && !errors.As(err, &exceeded):
 			return nil, err
+		case exceeded == nil:
+			return nil, notRecorded
 		case wait == nil:
 			r.exceeded(exceeded.Unit)
 			return nil, err
@@ -282,6 +284,10 @@ func (r *Route) pay(ctx context.Context, path string, e endpoint, q *request) (*
 		}
 	}
 }
+
+// notRecorded is said inside in the place of what failed: that names places of the host.
+var notRecorded = fault.New(fault.Unavailable, "the request could not be recorded, and nothing goes on without a record").
+	WithHint("the Botanist can see why")
 
 // reserve also returns what to wait for if it fails while other calls are open.
 func (r *Route) reserve(ctx context.Context, c Call) (id int64, wait <-chan struct{}, err error) {
@@ -325,5 +331,8 @@ func (p *payment) close(ctx context.Context, o Outcome, reported bool) error {
 	p.route.open--
 	close(p.route.changed)
 	p.route.changed = make(chan struct{})
-	return err
+	if err != nil {
+		return notRecorded
+	}
+	return nil
 }

@@ -290,6 +290,7 @@ func TestWhatNeverLeftCostsNothing(t *testing.T) {
 	}{
 		"refused":      {fault.New(fault.Denied, "no rule names api.anthropic.com").WithHint("ask"), 400, "no rule names api.anthropic.com; ask", true},
 		"not dialled":  {fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: errNetwork}), 502, "could not be reached", true},
+		"unresolved":   {fault.New(fault.Unavailable, "the resolver 10.1.2.3 does not answer"), 502, "could not be reached", false},
 		"not answered": {errNetwork, 502, "could not be reached", false},
 	} {
 		w := newWorld(t, budget.Anthropic, limited, nil, func(config *model.Config) {
