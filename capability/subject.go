@@ -95,8 +95,8 @@ type Walled interface {
 // Wall is what the work is to run behind.
 func (in Work) Wall() Wall { return Wall{in.Provider, in.Limits} }
 
-// Tree is what the work starts from.
-func (in Work) Tree() (dirty bool, base string) { return in.Dirty, in.Base }
+// Snapshot reports whether the work starts from a working tree as it lies there.
+func (in Work) Snapshot() bool { return in.Dirty }
 
 // Wall is what is to be probed.
 func (in ProbeInput) Wall() Wall { return Wall(in) }

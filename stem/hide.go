@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"tendril/capability"
@@ -65,8 +66,7 @@ func (c *call) hide(s *Stem, err error) error {
 
 type place struct{ path, word string }
 
-// places are the paths that an error may name, and what is said instead. Longer ones that
-// begin like others come first.
+// places are the paths that an error may name, and what is said instead.
 func (c *call) places(s *Stem) []place {
 	list := []place{{s.config.Site.State, "the state directory"}, {s.config.Site.Config, "the configuration directory"}}
 	name := ""
@@ -79,6 +79,8 @@ func (c *call) places(s *Stem) []place {
 		}
 		list = append(list, place{string(bound.Path), name})
 	}
+	// One may be the beginning of another.
+	slices.SortFunc(list, func(a, b place) int { return len(b.path) - len(a.path) })
 	return list
 }
 
