@@ -220,6 +220,22 @@ func TestCostIsExact(t *testing.T) {
 	})
 }
 
+// A bound is the one of arithmetic without bounds, or is refused.
+func TestBoundIsExact(t *testing.T) {
+	p := prices(t, list)
+	rapid.Check(t, func(t *rapid.T) {
+		r := budget.Request{budget.OpenAI, "small", counts.Draw(t, "input"), counts.Draw(t, "output"), rapid.Int64Range(1, 1000).Draw(t, "copies")}
+		output := new(big.Int).Mul(big.NewInt(r.Output), big.NewInt(r.Copies))
+		spend := new(big.Int).Mul(big.NewInt(r.Input), big.NewInt(250_000))
+		spend.Add(spend, new(big.Int).Mul(output, big.NewInt(2_000_000)))
+		spend.Add(spend, big.NewInt(999_999)).Div(spend, big.NewInt(1_000_000))
+		got, err := p.Bound(r, budget.Limits{})
+		if fits := output.IsInt64() && spend.IsInt64(); fits != (err == nil) || fits && spend.Int64() != got.Spend {
+			t.Errorf("%+v is bounded by %+v, %v; want %s", r, got, err, spend)
+		}
+	})
+}
+
 func TestAmounts(t *testing.T) {
 	most := budget.Amount{math.MaxInt64, math.MaxInt64}
 	if got := most.Add(budget.Amount{1, math.MaxInt64}); got != most {
