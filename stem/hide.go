@@ -96,16 +96,11 @@ func (c *call) ended(ctx context.Context, err error) error {
 	return fault.New(fault.Unavailable, "%s was cancelled before it was done", c.name)
 }
 
-// ownTree refuses a Pollen what is not in a commit: a grant is on a repository, and not on
+// published refuses a Pollen what is not in a commit: a grant is on a repository, and not on
 // what its owner has lying beside it.
-func (c *call) ownTree() error {
-	work, ok := c.input.(interface {
-		Tree() (dirty bool, base string)
-	})
-	if !ok || c.actor.Botanist() {
-		return nil
-	}
-	if dirty, _ := work.Tree(); dirty {
+func (c *call) published() error {
+	work, ok := c.input.(interface{ Snapshot() bool })
+	if ok && work.Snapshot() && !c.actor.Botanist() {
 		return fault.New(fault.Denied, "it asks for the working tree as it is, uncommitted files included").
 			WithRule("a grant gives commits; the working tree is the Botanist's alone").WithHint("leave out --dirty, and have the changes committed")
 	}

@@ -168,7 +168,7 @@ func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(cap
 	if err := c.input.Validate(); err != nil {
 		return err
 	}
-	if err := c.ownTree(); err != nil {
+	if err := c.published(); err != nil {
 		return c.deny(err)
 	}
 	if definition.Branch == capability.Publish {
