@@ -132,12 +132,9 @@ func parseFields(text []byte) ([]field, error) {
 		if len(fields) == mostFields {
 			return nil, tooLarge("the header is larger than %d fields", mostFields)
 		}
-		if line[0] == ' ' || line[0] == '\t' {
-			return nil, malformed("a field is continued on another line (RFC 9112, section 5.2)")
-		}
 		name, value, ok := strings.Cut(line, ":")
-		if !ok || !isToken(name) {
-			return nil, malformed("a line is not a field with a name and a value")
+		if !ok || !isToken(name) { // also what continues the line before it: RFC 9112, section 5.2
+			return nil, malformed("a line of the header is not a name, a colon and a value")
 		}
 		value = strings.Trim(value, " \t")
 		if !isValue(value) {

@@ -186,16 +186,16 @@ func (p *Proxy) Serve(ctx context.Context, conn Conn) {
 // enter takes a connection in, unless there are too many or the proxy is closed.
 func (p *Proxy) enter(c *clientConn) (leave func(), ok bool) {
 	p.mu.Lock()
+	if closed, full := p.closed, len(p.conns) >= p.limits.Connections; closed || full {
+		p.mu.Unlock()
+		if full && !closed {
+			late := time.AfterFunc(time.Second, func() { _ = c.Close() })
+			defer late.Stop()
+			refuse(http.StatusServiceUnavailable, ruleLimit, "%d connections are open already", p.limits.Connections).send(c, "")
+		}
+		return nil, false
+	}
 	defer p.mu.Unlock()
-	if p.closed {
-		return nil, false
-	}
-	if len(p.conns) >= p.limits.Connections {
-		late := time.AfterFunc(time.Second, func() { _ = c.Close() })
-		defer late.Stop()
-		refuse(http.StatusServiceUnavailable, ruleLimit, "%d connections are open already", len(p.conns)).send(c, "")
-		return nil, false
-	}
 	p.conns[c] = struct{}{}
 	p.calls.Add(1)
 	return func() {

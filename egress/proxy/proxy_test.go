@@ -13,6 +13,9 @@ func TestRequestsAreDecidedAndPassedOn(t *testing.T) {
 		t.Run(fmt.Sprintf("h2=%t", h2), func(t *testing.T) {
 			s := open(t)
 			s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.TLS != nil && r.ProtoMajor != 2 {
+					t.Errorf("the server was asked with %s", r.Proto)
+				}
 				body, _ := io.ReadAll(r.Body)
 				fmt.Fprintf(w, "%s %s %s %s", r.Method, r.Host, r.RequestURI, body)
 			}), "api.example")

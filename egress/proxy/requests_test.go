@@ -120,6 +120,9 @@ func TestMalformedRequestsAreRefusedBeforeTheyAreDecided(t *testing.T) {
 			if response.StatusCode != 400 && response.StatusCode != 421 && response.StatusCode != 431 {
 				t.Errorf("%d %s", response.StatusCode, body)
 			}
+			if name == "no host" && response.StatusCode != 400 { // RFC 9112, section 3.2
+				t.Errorf("%d %s", response.StatusCode, body)
+			}
 			if response.Header.Get("Tendril-Denied") == "" {
 				t.Error("it was not the proxy that refused it, but net/http")
 			}
