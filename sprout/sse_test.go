@@ -168,19 +168,6 @@ func read(r io.Reader, take func(event) (bool, error), finish func(bool) (turn, 
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, "0": 0, "-1": 0, "1.5": 0, "soon": 0, "99999999999999999999": 0,
-		"Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second,
-		"Fri, 02 Jan 2026 03:04:00 GMT": 0,
-	} {
-		if got := retryAfter(value, now); got != want {
-			t.Errorf("retryAfter(%q) = %s, want %s", value, got, want)
-		}
-	}
-}
-
 func TestPause(t *testing.T) {
 	if err := pause(t.Context(), 0); err != nil {
 		t.Error(err)
