@@ -186,11 +186,15 @@ func (k Key) Sign(size int64, root tlog.Hash) ([]byte, error) {
 func verifierOf(key, origin string) (note.Verifier, error) {
 	verifier, err := note.NewVerifier(key)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "%.150q is not the key of a ledger: %w", key, err).
-			WithHint("it is what `tendril ledger key` prints")
+		return nil, notAKey(key, err)
 	}
 	if verifier.Name() != origin {
 		return nil, fault.New(fault.Invalid, "the key is that of %.150q, and the ledger is %.150q", verifier.Name(), origin)
 	}
 	return verifier, nil
+}
+
+func notAKey(key string, err error) error {
+	return fault.New(fault.Invalid, "%.150q is not the key of a ledger: %w", key, err).
+		WithHint("it is what `tendril ledger key` prints")
 }

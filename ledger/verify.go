@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"tendril/fault"
 )
 
@@ -23,6 +25,10 @@ type Report struct {
 	Key         string       `json:"key"`         // that their signatures were checked with
 	KeyGiven    bool         `json:"key_given"`   // and not taken from the export itself
 
+	// CheckpointGiven says that somebody kept the checkpoints; otherwise they come from
+	// where the rows do. [Verify] cannot know: whoever called it says so.
+	CheckpointGiven bool `json:"checkpoint_given"`
+
 	// How often, and first at which row, the clock went back: a time earlier than
 	// that of the row before. It happens when a clock is set.
 	ClockBack   int64  `json:"clock_back"`
@@ -36,9 +42,15 @@ func (r Report) Words() []string {
 	if len(r.Checkpoints) > 1 {
 		words = append(words, fmt.Sprintf("all %d checkpoints hold", len(r.Checkpoints)))
 	}
-	if r.KeyGiven {
+	if !r.CheckpointGiven {
+		words = append(words, "the checkpoint comes from the same database as the rows, which proves only that the ledger is consistent in itself: "+
+			"whoever can write that database and read its key can have rewritten both; "+
+			"keep a checkpoint elsewhere (`tendril ledger checkpoint`), and give it with --checkpoint")
+	}
+	switch {
+	case r.KeyGiven:
 		words = append(words, "each checkpoint is signed with the key that was given")
-	} else {
+	case r.CheckpointGiven:
 		words = append(words, "each checkpoint is signed with the key that the export itself names: give the key that you kept to know whose it is")
 	}
 	if r.Newer > 0 {
@@ -47,7 +59,10 @@ func (r Report) Words() []string {
 	if r.ClockBack > 0 {
 		words = append(words, fmt.Sprintf("the clock went back before %d of the rows, first before row %d", r.ClockBack, *r.ClockBackAt))
 	}
-	return append(words, "not covered: a history that was rewritten before this checkpoint was kept; whoever holds the signing key can write one")
+	if r.CheckpointGiven {
+		words = append(words, "not covered: a history that was rewritten before this checkpoint was kept; whoever holds the signing key can write one")
+	}
+	return words
 }
 
 // Verify reads an exported ledger, which is its rows with a newline after each, and
@@ -56,13 +71,20 @@ func (r Report) Words() []string {
 // verifier key that the checkpoints have to be signed with; if it is empty, it is the
 // one that the first row names, which proves only that the two belong together.
 //
-// The memory it takes grows with the logarithm of the number of rows. A ledger that
-// does not hold is a fault of the kind invalid; an export that cannot be read is
-// unavailable.
+// The memory it takes grows with the logarithm of the number of rows. An export that
+// cannot be read is a fault of the kind unavailable. Everything else that is wrong is
+// invalid, and only rows that are not those which were signed, or not such as the Stem
+// writes, are called a ledger that does not hold: an export that ends too early, or a key
+// or a checkpoint of something else, is ordinarily a mistake of who verifies.
 func Verify(export io.Reader, key string, signed ...[]byte) (Report, error) {
 	if len(signed) == 0 {
 		return Report{}, fault.New(fault.Invalid, "there is nothing to verify a ledger against").
 			WithHint("give a checkpoint that was kept: `tendril ledger checkpoint` prints the one of now")
+	}
+	if key != "" {
+		if _, err := note.NewVerifier(key); err != nil {
+			return Report{}, notAKey(key, err)
+		}
 	}
 	v := verification{report: Report{Key: key, KeyGiven: key != ""}, signed: signed}
 	lines := bufio.NewReaderSize(export, LargestRow+1)
@@ -72,7 +94,8 @@ func Verify(export io.Reader, key string, signed ...[]byte) (Report, error) {
 		case err == io.EOF && len(line) == 0:
 			return v.end()
 		case err == io.EOF:
-			return Report{}, doesNotHold("row %d has no end", v.tree.size)
+			return Report{}, fault.New(fault.Invalid, "the export is not whole: row %d has no end", v.tree.size).
+				WithHint("export again: tendril ledger export")
 		case errors.Is(err, bufio.ErrBufferFull):
 			return Report{}, doesNotHold("row %d is larger than %d bytes", v.tree.size, LargestRow)
 		case err != nil:
@@ -129,9 +152,16 @@ func (v *verification) open(opening *Opening) error {
 	case !v.report.KeyGiven:
 		v.report.Key = opening.Key
 	case opening.Key != v.report.Key:
-		return doesNotHold("the first row names the key %s, and not the one that was given", opening.Key)
+		return fault.New(fault.Invalid, "the first row names the key %s, and not the one that was given: this is another ledger, or one that was written anew", opening.Key).
+			WithHint("compare its key and its first row with what was kept of the ledger that you mean")
 	}
 	for _, signed := range v.signed {
+		if c, err := ReadCheckpoint(signed); err != nil {
+			return err
+		} else if c.Origin != opening.Origin {
+			return fault.New(fault.Invalid, "the export is of the ledger %s, and the checkpoint of %s", opening.Origin, c.Origin).
+				WithHint("give a checkpoint of the export's own ledger with --checkpoint")
+		}
 		c, err := OpenCheckpoint(signed, v.report.Key)
 		if err != nil {
 			return err
@@ -152,15 +182,26 @@ func (v *verification) where() string {
 
 func (v *verification) end() (Report, error) {
 	if v.tree.size == 0 {
-		return Report{}, doesNotHold("it has no rows")
+		return Report{}, fault.New(fault.Invalid, "the export has no rows").WithHint("export again: tendril ledger export")
 	}
 	if len(v.due) > 0 {
-		return Report{}, doesNotHold("it ends after %d rows, and a checkpoint signs %d: the end is missing", v.tree.size, v.due[0].Size)
+		return Report{}, fault.New(fault.Invalid, "the export ends after %d rows, before the checkpoint of %d rows: either it was made before the checkpoint, or rows were cut from its end%s",
+			v.tree.size, v.due[0].Size, v.held()).
+			WithHint("export again (tendril ledger export): an export that was made after the checkpoint and still ends before it shows that rows were cut")
 	}
 	v.report.Rows = v.tree.size
 	v.report.Covered = v.report.Checkpoints[len(v.report.Checkpoints)-1].Size
 	v.report.Newer = v.report.Rows - v.report.Covered
 	return v.report, nil
+}
+
+// held says what an export that is too short does show.
+func (v *verification) held() string {
+	n := len(v.report.Checkpoints)
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; its first %d rows are those that a smaller checkpoint signs", v.report.Checkpoints[n-1].Size)
 }
 
 func doesNotHold(format string, args ...any) error {

@@ -194,7 +194,7 @@ func TestTruncationIsDetected(t *testing.T) {
 		}
 	}
 	_, err := verify(lines[:30].bytes(), key.Verifier(), kept, lines.keep(t, key, 20))
-	if err == nil || !strings.Contains(err.Error(), "ends after 30 rows, and a checkpoint signs 41") {
+	if err == nil || !strings.Contains(err.Error(), "ends after 30 rows, before the checkpoint of 41 rows: either it was made before the checkpoint, or rows were cut from its end; its first 20 rows") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -283,19 +283,65 @@ func TestTheReportSaysWhatItCannot(t *testing.T) {
 	for _, test := range []struct {
 		key        string
 		size       int
+		kept       bool
 		want, lack string
 	}{
-		{key.Verifier(), 41, "signed with the key that was given", "newer than"},
-		{"", 41, "signed with the key that the export itself names", "key that was given"},
-		{"", 40, "newer than the checkpoint (rows 40 to 40)", "key that was given"},
+		{key.Verifier(), 41, true, "signed with the key that was given", "newer than"},
+		{"", 41, true, "signed with the key that the export itself names", "key that was given"},
+		{"", 40, true, "newer than the checkpoint (rows 40 to 40)", "key that was given"},
+		{"", 41, true, "before this checkpoint was kept", "consistent in itself"},
+		{"", 41, false, "from the same database as the rows", "checkpoint was kept"},
+		{key.Verifier(), 41, false, "signed with the key that was given", "checkpoint was kept"},
+		{"", 41, false, "proves only that the ledger is consistent in itself", "each checkpoint"},
 	} {
 		report, err := verify(lines.bytes(), test.key, lines.keep(t, key, test.size))
 		if err != nil {
 			t.Fatal(err)
 		}
+		report.CheckpointGiven = test.kept
 		words := strings.Join(report.Words(), "\n")
-		if !strings.Contains(words, test.want) || strings.Contains(words, test.lack) || !strings.Contains(words, "whoever holds the signing key") {
+		if !strings.Contains(words, test.want) || strings.Contains(words, test.lack) {
 			t.Errorf("got %s", words)
+		}
+	}
+}
+
+// TestOnlyRowsAreCalledTampering: what is wrong with the verification itself is said to be
+// that, so that nobody takes a slip for an attack, nor learns to take an attack for a slip.
+func TestOnlyRowsAreCalledTampering(t *testing.T) {
+	key, other := newKey(t), newKey(t)
+	lines := exportOf(t, history(key))
+	kept, whole := lines.keep(t, key, 41), lines.bytes()
+	elsewhere, _, err := ledger.NewKey("tendril/another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := elsewhere.Sign(41, [32]byte{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tampering = "the ledger does not hold"
+	for name, test := range map[string]struct {
+		export    []byte
+		key       string
+		kept      []byte
+		want      string
+		tampering bool
+	}{
+		"an export from before the checkpoint": {lines[:30].bytes(), "", kept, "the export ends after 30 rows", false},
+		"a part of an export":                  {whole[:5000], "", kept, "the export is not whole", false},
+		"nothing":                              {nil, "", kept, "the export has no rows", false},
+		"a key that is none":                   {whole, "ed25519:AAAA", kept, "is not the key of a ledger", false},
+		"a key that is none, and no rows":      {nil, "nonsense", kept, "is not the key of a ledger", false},
+		"another key":                          {whole, other.Verifier(), kept, "and not the one that was given", false},
+		"a checkpoint of another ledger":       {whole, "", foreign, "and the checkpoint of tendril/another", false},
+		"a checkpoint that is none":            {whole, "", []byte("x"), "not a checkpoint", false},
+		"a row that differs":                   {bytes.Replace(whole, []byte("ci-docs"), []byte("ci-dogs"), 1), "", kept, "are not those that the checkpoint", true},
+		"a row that is missing":                {bytes.Join([][]byte{lines[:5].bytes(), lines[6:].bytes()}, nil), "", kept, "a row was removed", true},
+	} {
+		_, err := verify(test.export, test.key, test.kept)
+		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), tampering) != test.tampering {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
