@@ -27,6 +27,23 @@ func checkWay(socket string) (trusted []int, err error) {
 	return []int{0, os.Geteuid(), owner}, nil
 }
 
+// CheckServing says why clients do not send a token to this process at a socket, others
+// being whether accounts but this one may connect at all; nil if they do.
+func CheckServing(socket string, others bool) error {
+	owner, err := site.CheckWay(filepath.Dir(socket))
+	if err != nil {
+		return fault.New(fault.Denied, "no client sends a token to %s: %w", socket, err).
+			WithRule(tokenRule).
+			WithHint("serve in a directory that only this account can write")
+	}
+	if self := os.Geteuid(); others && self != 0 && self != owner {
+		return fault.New(fault.Denied, "no client of another account sends a token to %s: uid %d serves there, and the directory is uid %d's", socket, self, owner).
+			WithRule(tokenRule).
+			WithHint("serve in a directory of this account that the others can enter")
+	}
+	return nil
+}
+
 // checkPeer refuses a server that runs as somebody else.
 func checkPeer(conn net.Conn, socket string, trusted []int) error {
 	uid, err := peerUID(conn)

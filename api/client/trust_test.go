@@ -189,3 +189,39 @@ func TestTokenIsNotSentOutOfAUserNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestServingWhereNoTokenIsSent: what is said to who serves is what the clients do.
+func TestServingWhereNoTokenIsSent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be somebody else")
+	}
+	public, own, writable := privateDir(t), privateDir(t), privateDir(t)
+	if err := errors.Join(os.Chmod(public, os.ModeSticky|0o777), os.Chmod(own, 0o755), os.Chown(own, stranger, stranger), os.Chmod(writable, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		dir    string
+		uid    int
+		others bool
+		want   string
+	}{
+		{public, stranger, true, "the directory is uid 0's"},
+		{public, stranger, false, ""},
+		{public, 0, true, ""}, // root is trusted wherever it serves
+		{own, stranger, true, ""},
+		{writable, 0, false, "other accounts can write"},
+	} {
+		checked := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(test.uid), uintptr(test.uid), uintptr(test.uid)); errno != 0 {
+				checked <- errno
+				return
+			}
+			checked <- client.CheckServing(filepath.Join(test.dir, "s"), test.others)
+		}()
+		if err := <-checked; (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}

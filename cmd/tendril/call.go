@@ -20,7 +20,7 @@ func (k *callCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	data, err := readFile(k.Input, c.stdin, capability.LargestInput)
+	data, err := readFile(ctx, k.Input, c.stdin, capability.LargestInput)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,6 @@ func (k *callCommand) Run(ctx context.Context, c *console) error {
 	if err := capability.Decode(data, input.Interface()); err != nil {
 		return err
 	}
-	c.json = true // what is asked in JSON is answered in JSON
 	output, err := c.invoke(capability.WithEvents(ctx, func(e run.Event) { c.printJSON(e) }), k.Name, input.Elem().Interface())
 	if err != nil {
 		return err

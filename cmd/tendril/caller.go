@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 
 	"tendril/fault"
 )
@@ -33,34 +35,27 @@ type caller struct {
 
 // presents returns what the caller proves itself with; nil if it is to be judged by its
 // uid alone.
-func (c *caller) presents() (*string, error) {
-	c.once.Do(func() { c.token, c.err = c.flags.token() })
+func (c *caller) presents(ctx context.Context) (*string, error) {
+	c.once.Do(func() { c.token, c.err = c.flags.token(ctx) })
 	return c.token, c.err
 }
 
+// given says whether the caller wants to be judged by a token.
+func (f callerFlags) given() bool { return f.TokenFile != "" || f.TokenFD != nil }
+
 // token reads the caller's token. A file or descriptor without one in it is an empty
 // token, which proves nothing: it is not the same as none.
-func (f callerFlags) token() (*string, error) {
-	var from io.ReadCloser
-	switch {
-	case f.TokenFile != "" && f.TokenFD != nil:
-		return nil, fault.New(fault.Invalid, "both --token-file and --token-fd are given").WithHint("leave one of them out")
-	case f.TokenFD != nil:
-		if *f.TokenFD < 0 {
-			return nil, fault.New(fault.Invalid, "there is no descriptor %d", *f.TokenFD)
-		}
-		from = os.NewFile(uintptr(*f.TokenFD), "token")
-	case f.TokenFile != "":
-		file, err := openTokenFile(f.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		from = file
-	default:
+func (f callerFlags) token(ctx context.Context) (*string, error) {
+	if !f.given() {
 		return nil, nil
 	}
-	defer from.Close()
-	data, err := io.ReadAll(io.LimitReader(from, largestToken+1))
+	from, err := f.openToken()
+	if err != nil {
+		return nil, err
+	}
+	reading := interruptible(ctx, func() (io.ReadCloser, error) { return from, nil })
+	defer reading.Close()
+	data, err := io.ReadAll(io.LimitReader(reading, largestToken+1))
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "reading the token: %w", err)
 	}
@@ -71,17 +66,32 @@ func (f callerFlags) token() (*string, error) {
 	return &token, nil
 }
 
+func (f callerFlags) openToken() (*os.File, error) {
+	switch {
+	case f.TokenFD == nil:
+		return openTokenFile(f.TokenFile)
+	case f.TokenFile != "":
+		return nil, fault.New(fault.Invalid, "both --token-file and --token-fd are given").WithHint("leave one of them out")
+	case *f.TokenFD < 0:
+		return nil, fault.New(fault.Invalid, "there is no descriptor %d", *f.TokenFD)
+	default:
+		return os.NewFile(uintptr(*f.TokenFD), "token"), nil
+	}
+}
+
 // openTokenFile refuses a token that other accounts can read: they would be the Pollen
 // as well.
 func openTokenFile(name string) (*os.File, error) {
-	file, err := os.Open(name)
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // of a FIFO it would wait
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "opening the token's file: %w", err)
 	}
 	info, err := file.Stat()
 	switch {
 	case err != nil:
-	case runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&(fs.FileMode(0o077)) != 0:
+	case !info.Mode().IsRegular():
+		err = fault.New(fault.Invalid, "the token's file %s is not a regular file", name).WithHint("give a pipe by its descriptor: --token-fd N")
+	case runtime.GOOS != "windows" && info.Mode().Perm()&(fs.FileMode(0o077)) != 0:
 		err = fault.New(fault.Invalid, "other accounts can read or write %s (mode %04o)", name, info.Mode().Perm()).WithHint("chmod 0600 %s", name)
 	default:
 		return file, nil

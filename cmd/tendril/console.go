@@ -9,15 +9,19 @@ import (
 	"tendril/capability"
 	"tendril/display"
 	"tendril/fault"
+	"tendril/pollen"
 	"tendril/run"
 )
+
+// notice says something on stderr, without any token in it.
+func (c *console) notice(text string) { c.live.Notice(pollen.Redact(text)) }
 
 // printJSON prints one value on one line. What is printed is a record or an event,
 // which are all escaped by the encoding.
 func (c *console) printJSON(v any) {
 	data, err := json.Marshal(v)
 	if err != nil { // a record that cannot be encoded is a defect
-		c.live.Notice("tendril: encoding the answer: " + err.Error())
+		c.notice("tendril: encoding the answer: " + err.Error())
 		c.stdout.err = err
 		return
 	}
@@ -62,10 +66,10 @@ func (l *liveView) event(e run.Event) {
 			l.stdout.Write(data.Bytes)
 		}
 	case run.Warning:
-		l.c.live.Notice("tendril: " + data.Detail)
+		l.c.notice("tendril: " + data.Detail)
 	case run.StateChange:
 		if data.State == run.Preparing && !l.c.json {
-			l.c.live.Notice("tendril: run " + string(e.Run))
+			l.c.notice("tendril: run " + string(e.Run))
 		}
 	}
 }

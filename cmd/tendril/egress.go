@@ -42,7 +42,7 @@ func (f *egressFetchCommand) Run(ctx context.Context, c *console) error {
 		c.printJSON(fetched)
 		return nil
 	}
-	c.live.Notice(fmt.Sprintf("tendril: %s, %d bytes, %s", display.Line(fetched.Final), fetched.Size, display.Line(fetched.Digest)))
+	c.notice(fmt.Sprintf("tendril: %s, %d bytes, %s", display.Line(fetched.Final), fetched.Size, display.Line(fetched.Digest)))
 	if f.Out == "" {
 		fmt.Fprint(c.stdout, display.Text(string(fetched.Content)))
 	}

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"text/tabwriter"
 
 	"tendril/capability"
 	"tendril/display"
-	"tendril/fault"
+	"tendril/pollen"
 	"tendril/run"
 )
 
@@ -54,7 +52,7 @@ func (c *console) grantChange(output any, err error) error {
 	}
 	change := output.(capability.GrantChange)
 	for _, note := range change.Notes {
-		c.live.Notice("tendril: " + display.Line(note))
+		c.notice("tendril: " + display.Line(note))
 	}
 	fmt.Fprintf(c.stdout, "%s: %d added, %d removed\n", display.Line(change.File), change.Added, change.Removed)
 	return nil
@@ -104,7 +102,7 @@ const largestChecked = 1 << 20
 func (k *grantCheckCommand) Run(ctx context.Context, c *console) error {
 	in := capability.GrantCheckInput{File: k.File}
 	if k.File != "" {
-		text, err := readFile(k.File, c.stdin, largestChecked)
+		text, err := readFile(ctx, k.File, c.stdin, largestChecked)
 		if err != nil {
 			return err
 		}
@@ -123,27 +121,6 @@ func (k *grantCheckCommand) Run(ctx context.Context, c *console) error {
 	return nil
 }
 
-// readFile reads a bounded file that the person named; - is stdin.
-func readFile(name string, stdin io.Reader, most int64) ([]byte, error) {
-	from := stdin
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "reading the file: %w", err)
-		}
-		defer file.Close()
-		from = file
-	}
-	data, err := io.ReadAll(io.LimitReader(from, most+1))
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "reading %s: %w", name, err)
-	}
-	if int64(len(data)) > most {
-		return nil, fault.New(fault.Invalid, "%s is larger than %d bytes", name, most)
-	}
-	return data, nil
-}
-
 type grantExplainCommand struct {
 	Pollen    string     `required:"" placeholder:"NAME" help:"Who asks."`
 	Class     string     `required:"" placeholder:"CAPABILITY" help:"What for, such as sprout.grow."`
@@ -160,6 +137,7 @@ func (e *grantExplainCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	explanation := output.(capability.Explanation)
+	explanation.Missing = pollen.Redact(explanation.Missing) // it repeats what was asked
 	if c.json {
 		c.printJSON(explanation)
 		return answered(explanation.Permitted)

@@ -31,6 +31,9 @@ type workFlags struct {
 	Base      string     `placeholder:"REV" help:"The commit to start from: a branch, a tag or an id (default: HEAD)."`
 	Dirty     bool       `help:"Start from a snapshot of the working tree, uncommitted changes included."`
 	Provider  string     `placeholder:"NAME" help:"The wall to use (default: the strongest that is ready)."`
+	Agent     string     `placeholder:"NAME" help:"Let this agent do what is asked: claude, codex, opencode, pi, aider, or one of tendril.yaml."`
+	Model     string     `placeholder:"NAME" help:"The model that the agent asks (default: the first that the grant names)."`
+	Ask       string     `arg:"" optional:"" placeholder:"TASK" help:"What the agent is to do."`
 	Env       []string   `sep:"none" placeholder:"NAME=VALUE" help:"A variable for the Sprout. Nothing is inherited."`
 	Fetch     []string   `sep:"none" placeholder:"URL=PATH" help:"Fetch this file before the work, as the grant permits, and put it there; URL#sha256=HEX=PATH takes no other file."`
 	Stdin     bool       `short:"i" help:"Pass stdin to the Sprout."`
@@ -42,7 +45,7 @@ type workFlags struct {
 // function gives the caller's terminal back.
 func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capability.Work, func(), error) {
 	none := func() {}
-	if c.argv == nil {
+	if c.argv == nil && f.Agent == "" && f.Ask == "" {
 		return ctx, capability.Work{}, none, fault.New(fault.Invalid, "the command for the Sprout is missing").
 			WithHint("put it after --, as in: tendril grow -- make test")
 	}
@@ -51,7 +54,7 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 		return ctx, capability.Work{}, none, err
 	}
 	work := capability.Work{
-		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: c.argv, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
+		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: c.argv, Agent: f.Agent, Ask: f.Ask, Model: f.Model, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
 	}
 	if work.Fetch, err = fetchArguments(f.Fetch); err != nil {
 		return ctx, work, none, err
@@ -164,7 +167,7 @@ func (p *passCommand) Run(ctx context.Context, c *console) error {
 
 // printEnd says what became of a run: on stdout the branch, on stderr the rest.
 func (c *console) printEnd(r run.Run) {
-	say := func(format string, args ...any) { c.live.Notice("tendril: " + fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) { c.notice("tendril: " + fmt.Sprintf(format, args...)) }
 	switch {
 	case r.Error != nil:
 		say("%s %s: %s", r.ID, r.State, sentence(r.Error))

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"tendril/capability"
 	"tendril/display"
@@ -68,17 +68,28 @@ func rowText(r ledger.Row) string {
 	return text
 }
 
-type ledgerExportCommand struct{}
-
-func (*ledgerExportCommand) Run(ctx context.Context, c *console) error {
-	return c.exportLedger(ctx, c.stdout)
+type ledgerExportCommand struct {
+	CheckpointOut string `placeholder:"FILE" type:"path" help:"First write a checkpoint into this new file: the export then has all the rows that it covers."`
 }
 
-// exportLedger writes the rows that there are when it begins: asking for them makes
-// more.
-func (c *console) exportLedger(ctx context.Context, to io.Writer) error {
+func (e *ledgerExportCommand) Run(ctx context.Context, c *console) error {
+	if e.CheckpointOut != "" {
+		checkpoint, err := c.checkpoint(ctx)
+		if err != nil {
+			return err
+		}
+		if err := writeNew(e.CheckpointOut, []byte(checkpoint.Checkpoint)); err != nil {
+			return err
+		}
+	}
+	return c.exportLedger(ctx, c.stdout, 0)
+}
+
+// exportLedger writes the rows from one on that there are when it begins: asking for
+// them makes more.
+func (c *console) exportLedger(ctx context.Context, to io.Writer, from int64) error {
 	size := int64(-1)
-	for from := int64(0); size < 0 || from < size; {
+	for size < 0 || from < size {
 		output, err := c.invoke(ctx, "ledger.export", capability.LedgerPageInput{From: &from, Limit: capability.MostRows})
 		if err != nil {
 			return err
@@ -150,25 +161,15 @@ type ledgerVerifyCommand struct {
 const largestCheckpoint = 64 << 10
 
 func (v *ledgerVerifyCommand) Run(ctx context.Context, c *console) error {
-	var signed [][]byte
-	for _, name := range v.Checkpoint {
-		note, err := readFile(name, c.stdin, largestCheckpoint)
-		if err != nil {
-			return err
-		}
-		signed = append(signed, note)
-	}
-	if len(signed) == 0 {
-		checkpoint, err := c.checkpoint(ctx)
-		if err != nil {
-			return err
-		}
-		signed = [][]byte{[]byte(checkpoint.Checkpoint)}
+	signed, err := v.checkpoints(ctx, c)
+	if err != nil {
+		return err
 	}
 	report, err := v.verify(ctx, c, signed)
 	if err != nil {
 		return err
 	}
+	report.CheckpointGiven = len(v.Checkpoint) > 0
 	if c.json {
 		c.printJSON(report)
 		return nil
@@ -179,30 +180,76 @@ func (v *ledgerVerifyCommand) Run(ctx context.Context, c *console) error {
 	return nil
 }
 
-func (v *ledgerVerifyCommand) verify(ctx context.Context, c *console, signed [][]byte) (ledger.Report, error) {
-	switch v.Export {
-	case "-":
-		return ledger.Verify(c.stdin, v.Key, signed...)
-	case "":
-		from, to := io.Pipe()
-		exported := make(chan error, 1)
-		go func() {
-			err := c.exportLedger(ctx, to)
-			exported <- err
-			to.CloseWithError(err) // nil is the end
-		}()
-		report, err := ledger.Verify(from, v.Key, signed...)
-		from.CloseWithError(io.ErrClosedPipe) // whoever still writes stops
-		if failed := <-exported; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
-			return ledger.Report{}, failed
-		}
-		return report, err
-	default:
-		file, err := os.Open(v.Export)
+// checkpoints are those that were kept, or this site's newest.
+func (v *ledgerVerifyCommand) checkpoints(ctx context.Context, c *console) ([][]byte, error) {
+	var signed [][]byte
+	for _, name := range v.Checkpoint {
+		note, err := readFile(ctx, name, c.stdin, largestCheckpoint)
 		if err != nil {
-			return ledger.Report{}, fault.New(fault.Invalid, "opening the export: %w", err)
+			return nil, err
 		}
-		defer file.Close()
-		return ledger.Verify(file, v.Key, signed...)
+		signed = append(signed, note)
 	}
+	if len(signed) > 0 {
+		return signed, nil
+	}
+	checkpoint, err := c.checkpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{[]byte(checkpoint.Checkpoint)}, nil
+}
+
+func (v *ledgerVerifyCommand) verify(ctx context.Context, c *console, signed [][]byte) (ledger.Report, error) {
+	from, to := io.Pipe()
+	var exported lineCounter
+	written := make(chan error, 1)
+	go func() {
+		err := v.write(ctx, c, to, &exported)
+		written <- err
+		to.CloseWithError(err) // nil is the end
+	}()
+	report, err := ledger.Verify(from, v.Key, signed...)
+	from.CloseWithError(io.ErrClosedPipe) // whoever still writes stops
+	if failed := <-written; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
+		return ledger.Report{}, failed
+	}
+	if err == nil && v.Export != "" { // the report is about what was given
+		report.Rows = exported.lines
+		report.Covered = min(report.Covered, report.Rows)
+		report.Newer = report.Rows - report.Covered
+	}
+	return report, err
+}
+
+// write writes the ledger that is to be verified. To ask for this site's checkpoint made
+// rows that an export from before does not have: they follow it then.
+func (v *ledgerVerifyCommand) write(ctx context.Context, c *console, to io.Writer, exported *lineCounter) error {
+	if v.Export == "" {
+		return c.exportLedger(ctx, to, 0)
+	}
+	file := reading(ctx, v.Export, c.stdin)
+	defer file.Close()
+	if _, err := io.Copy(io.MultiWriter(to, exported), file); err != nil {
+		if errors.Is(err, io.ErrClosedPipe) {
+			return err
+		}
+		return fault.New(fault.Invalid, "reading the export: %w", err)
+	}
+	if len(v.Checkpoint) > 0 || exported.lines == 0 || !exported.whole {
+		return nil
+	}
+	return c.exportLedger(ctx, to, exported.lines)
+}
+
+// lineCounter counts the lines that are written to it.
+type lineCounter struct {
+	lines int64
+	whole bool // the last one has an end
+}
+
+func (n *lineCounter) Write(p []byte) (int, error) {
+	n.lines += int64(bytes.Count(p, []byte("\n")))
+	n.whole = bytes.HasSuffix(p, []byte("\n"))
+	return len(p), nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/alecthomas/kong"
 	"tendril/display"
 	"tendril/fault"
+	"tendril/pollen"
 	"tendril/run"
 )
 
@@ -94,7 +95,7 @@ func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer c.live.Close()
 	context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), context.Canceled) { // a signal, not our own stop
-			c.live.Notice("tendril: ending in order, and keeping the work so far; interrupt again to leave at once")
+			c.notice("tendril: ending in order, and keeping the work so far; interrupt again to leave at once")
 		}
 	})
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -138,15 +139,16 @@ func (c *console) parseAndRun(ctx context.Context, args []string) (err error) {
 	if len(args) == 0 && c.argv == nil {
 		args = []string{"--help"}
 	}
+	parsed, err := parser.Parse(args)
+	if exited {
+		return nil // help was asked for and printed
+	}
+	c.json = c.json || isCall(parsed, err) // what is asked in JSON is answered in JSON
 	for _, arg := range args {
 		// An empty value is an unset variable of a script, never a choice.
 		if arg == "" || (strings.HasPrefix(arg, "-") && strings.HasSuffix(arg, "=")) {
 			return fault.New(fault.Invalid, "an argument is empty%s", after(arg)).WithHint("leave it out, or see why its value is not set")
 		}
-	}
-	parsed, err := parser.Parse(args)
-	if exited {
-		return nil // help was asked for and printed
 	}
 	if err != nil {
 		return usageError(err)
@@ -156,6 +158,15 @@ func (c *console) parseAndRun(ctx context.Context, args []string) (err error) {
 		return fault.New(fault.Invalid, "%s takes no command after --", parsed.Command())
 	}
 	return parsed.Run()
+}
+
+// isCall says whether the verb is call, also in a command line that is wrong after it.
+func isCall(parsed *kong.Context, err error) bool {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) {
+		parsed = wrong.Context
+	}
+	return parsed != nil && parsed.Selected() != nil && parsed.Selected().Name == "call"
 }
 
 // after names the flag whose value is missing.
@@ -178,14 +189,26 @@ func usageError(err error) error {
 
 // fail prints an error: one line for a person, one object for a program.
 func (c *console) fail(err error) {
-	e := run.ErrorOf(err)
+	e := withoutTokens(run.ErrorOf(err))
 	if c.json {
 		c.printJSON(struct {
 			Error *run.Error `json:"error"`
 		}{e})
 		return
 	}
-	c.live.Notice("tendril: " + sentence(e))
+	c.notice("tendril: " + sentence(e))
+}
+
+// withoutTokens is an error that repeats no token: one may have been given where a name
+// belongs, and errors end in logs.
+func withoutTokens(e *run.Error) *run.Error {
+	redacted := func(s *string) *string {
+		if s == nil {
+			return nil
+		}
+		return new(pollen.Redact(*s))
+	}
+	return &run.Error{Kind: e.Kind, Detail: pollen.Redact(e.Detail), Rule: redacted(e.Rule), Hint: redacted(e.Hint)}
 }
 
 // sentence is an error on one line.

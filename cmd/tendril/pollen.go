@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -54,6 +55,10 @@ func (t tokenOutput) show(c *console, issue func() (any, error)) error {
 	if err != nil {
 		return err
 	}
+	if tree := workingTree(t.TokenOut); file != nil && tree != "" {
+		c.notice(fmt.Sprintf("tendril: %s lies in the Git working tree %s: git add takes the token into a commit, and a run with --dirty shows it to its Sprout; keep tokens elsewhere",
+			display.Line(t.TokenOut), display.Line(tree)))
+	}
 	output, err := issue()
 	if err != nil {
 		if file != nil {
@@ -73,7 +78,7 @@ func (t tokenOutput) show(c *console, issue func() (any, error)) error {
 		c.printJSON(issued)
 		return nil
 	}
-	c.live.Notice(fmt.Sprintf("tendril: %s is good until %s; the token is shown this once", display.Line(issued.Pollen.Name), at(issued.Pollen.Expires.Time)))
+	c.notice(fmt.Sprintf("tendril: %s is good until %s; the token is shown this once", display.Line(issued.Pollen.Name), at(issued.Pollen.Expires.Time)))
 	if file == nil {
 		fmt.Fprintln(c.stdout, display.Line(issued.Token))
 	}
@@ -89,6 +94,23 @@ func (t tokenOutput) create() (*os.File, error) {
 		return nil, fault.New(fault.Invalid, "making the file for the token: %w", err).WithHint("name a file that does not exist yet")
 	}
 	return file, nil
+}
+
+// workingTree returns the Git working tree that a file lies in; "" if there is none.
+func workingTree(file string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil {
+		return ""
+	}
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if filepath.Dir(dir) == dir {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 func at(t time.Time) string { return t.Local().Format(time.DateTime) }

@@ -8,8 +8,10 @@ import (
 	"strconv"
 
 	"tendril/api"
+	"tendril/api/client"
 	"tendril/display"
 	"tendril/fault"
+	"tendril/run"
 	"tendril/site"
 	"tendril/stem"
 )
@@ -25,6 +27,10 @@ func (*serveCommand) Help() string {
 }
 
 func (v *serveCommand) Run(ctx context.Context, c *console) error {
+	if c.caller.flags.given() {
+		return fault.New(fault.Invalid, "serve asks for nothing, so it takes no token").
+			WithHint("leave --token-file and --token-fd out, and unset TENDRIL_TOKEN_FILE")
+	}
 	bits, err := strconv.ParseUint(v.SocketMode, 8, 16)
 	if err != nil || bits&^0o666 != 0 || bits&0o600 != 0o600 {
 		return fault.New(fault.Invalid, "%q is not the mode of a socket", v.SocketMode).WithHint("0600 is for this account alone, 0660 for its group too, 0666 for everybody")
@@ -42,8 +48,11 @@ func (v *serveCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	c.live.Notice("tendril: serving on " + display.Line(socket))
-	server := api.NewServer(kernel{s}, func(text string) { c.live.Notice("tendril: " + text) })
+	c.notice("tendril: serving on " + display.Line(socket))
+	if err := client.CheckServing(socket, bits&0o066 != 0); err != nil {
+		c.notice("tendril: " + sentence(run.ErrorOf(err)))
+	}
+	server := api.NewServer(kernel{s}, func(text string) { c.notice("tendril: " + text) })
 	return server.Serve(ctx, listener)
 }
 

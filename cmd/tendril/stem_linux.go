@@ -103,6 +103,7 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
 		Dialer:    &egress.Dialer{},
 		Routes:    settings.Routes,
+		Agents:    settings.KnownAgents(),
 		Notice:    func(text string) { c.notice("tendril: " + text) },
 	})
 }

@@ -16,7 +16,7 @@ func (c *console) invoke(ctx context.Context, name string, input any) (any, erro
 	if c.caller.flags.Socket == "" {
 		return nil, errNoStem()
 	}
-	token, err := c.caller.presents()
+	token, err := c.caller.presents(ctx)
 	if err != nil {
 		return nil, err
 	}
