@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"sprout":                  {"ignore"},
 	"sprout/binary":           {"embedded"},
 	"stoma":                   {},
-	"stoma/binary":            {},
+	"stoma/binary":            {"embedded"},
 	"stoma/guest":             {"stoma", "ignore"},
 	"terrarium":               {"stoma", "probe"},
 	"terrarium/runsc":         {"terrarium", "terrarium/runsc/keeper", "stoma", "probe", "rootfs", "cgroup", "erofs"},

@@ -89,7 +89,7 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 	if err != nil {
 		return nil, err
 	}
-	stoma, err := binary.Install(here.State)
+	stoma, err := binary.Stoma.Install(here.State)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func wall(t testing.TB) *provider {
 	if program == "" {
 		t.Skip("TENDRIL_TEST_BINARY is not set: run `make test`")
 	}
-	guest, err := binary.Install(t.TempDir())
+	guest, err := binary.Stoma.Install(t.TempDir())
 	if err != nil {
 		t.Skipf("%v", err)
 	}
