@@ -97,7 +97,7 @@ func (v voice) refusalOf(err error) refusal {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &exceeded):
-		r = v.spent
+		return v.usedUp(exceeded.Unit, exceeded.Scope)
 	case errors.As(err, &tooLarge):
 		r = v.tooLarge
 	case f.Kind == fault.Denied || f.Kind == fault.NeedsApproval:
@@ -114,6 +114,15 @@ func (v voice) refusalOf(err error) refusal {
 	if f.Hint != "" {
 		r.text += "; " + f.Hint
 	}
+	return r
+}
+
+// usedUp says that a limit leaves no room. There is no number in it, nor the word limit:
+// clients look for such (500 is in 25000) to tell what will pass from what will not.
+func (v voice) usedUp(unit budget.Unit, scope budget.Scope) refusal {
+	of := map[budget.Scope]string{budget.OfRun: "this run", budget.OfDay: "this Pollen for today"}[scope]
+	r := v.spent
+	r.text = fmt.Sprintf("tendril: the budget for %s of %s is used up; ask the Botanist for more", unit, of)
 	return r
 }
 

@@ -41,7 +41,7 @@ func TestAtALimit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.route, c.limits, jsonAnswer(200, wholeHi))
 			got := w.post(c.path, c.ask)
-			if got.status != c.status || !contains(got.body, c.word, "are used or reserved") || got.header.Get("X-Should-Retry") != "false" {
+			if got.status != c.status || !contains(got.body, c.word, "the budget for "+string(c.unit)+" of this run is used up") || strings.ContainsAny(got.body, "0123456789") || got.header.Get("X-Should-Retry") != "false" {
 				t.Errorf("%+v", got)
 			}
 			if reached := w.limitsReached(); len(reached) != 1 || reached[0] != c.unit {
@@ -102,7 +102,7 @@ func TestAnAnswerBeyondItsBound(t *testing.T) {
 			})
 			got := w.post(c.path, c.ask)
 			<-ended
-			if got.cut || !strings.HasPrefix(got.body, c.delta) || len(got.body) > len(c.delta)+2000 || !contains(got.body, c.word, "longer than what was reserved") {
+			if got.cut || !strings.HasPrefix(got.body, c.delta) || len(got.body) > len(c.delta)+2000 || !contains(got.body, c.word, "the budget for tokens of this run is used up") {
 				t.Errorf("%d bytes, cut: %v, %s", len(got.body), got.cut, got.body[min(len(got.body), len(c.delta)):])
 			}
 			if reached := w.limitsReached(); len(reached) != 1 || reached[0] != budget.Tokens {

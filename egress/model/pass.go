@@ -240,9 +240,7 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 	case err == nil:
 	case errors.Is(err, errBeyond):
 		r.exceeded(r.unit())
-		spent := r.voice.spent
-		spent.text = "tendril: " + errBeyond.Error()
-		write(x.failure(spent))
+		write(x.failure(r.voice.usedUp(r.unit(), budget.OfRun)))
 	default:
 		// The client is to see that the answer is not whole: no last chunk is sent.
 		panic(http.ErrAbortHandler)
