@@ -39,7 +39,8 @@ var mayImport = map[string][]string{
 	"credential":              {"destination", "spelling", "strictyaml"},
 	"credential/leak":         {"credential"},
 	"credential/attach":       {"credential", "credential/leak", "destination"},
-	"site":                    {"capability", "destination", "strictyaml"},
+	"agents":                  {"budget", "spelling"},
+	"site":                    {"agents", "capability", "destination", "strictyaml"},
 	"credential/source":       {"credential", "site"},
 	"capability":              {"run", "spelling"},
 	"pollen":                  {"spelling"},
@@ -57,7 +58,7 @@ var mayImport = map[string][]string{
 	"terrarium/runsc/sandbox": {"terrarium/runsc/keeper"},
 	"terrarium/terrariumtest": {"terrarium", "stoma", "probe", "erofs"},
 	"substrate":               {"erofs", "ignore"},
-	"stem":                    {"budget", "capability", "credential", "credential/attach", "credential/source", "destination", "egress/authority", "egress/model", "egress/proxy", "erofs", "grant", "ledger", "policy", "pollen", "probe", "rootfs", "run", "site", "spelling", "state", "stoma", "substrate", "terrarium"},
+	"stem":                    {"agents", "budget", "capability", "credential", "credential/attach", "credential/source", "destination", "egress/authority", "egress/model", "egress/proxy", "erofs", "grant", "ledger", "policy", "pollen", "probe", "rootfs", "run", "site", "spelling", "state", "stoma", "substrate", "terrarium"},
 	"api/wire":                {"capability", "run"},
 	"api":                     {"api/wire", "capability", "run", "site"},
 	"api/client":              {"api/wire", "capability", "site"},
@@ -85,7 +86,7 @@ var linksOnly = map[string]struct {
 }
 
 // pure packages decide or describe, and touch nothing.
-var pure = []string{"fault", "spelling", "strictyaml", "grant", "budget", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination", "credential", "credential/leak"}
+var pure = []string{"fault", "spelling", "strictyaml", "grant", "budget", "agents", "ignore", "run", "pollen", "ledger", "capability", "policy", "destination", "credential", "credential/leak"}
 
 type goPackage struct {
 	ImportPath   string

@@ -11,12 +11,19 @@ import (
 	"tendril/spelling"
 )
 
-// Work is a command for a Sprout. Only Substrate and Argv are needed.
+// Work is a command for a Sprout, or a task for an agent. Only Substrate and either Argv or
+// Agent and Ask are needed.
 type Work struct {
 	Substrate run.Substrate `json:"substrate"`
 	Base      string        `json:"base"`  // a commit or what names one; empty: HEAD
 	Dirty     bool          `json:"dirty"` // start from a snapshot of the working tree instead
 	Argv      []string      `json:"argv"`  // the command and its arguments; no shell is put before it
+
+	// Agent is the name of an agent that the site knows, Ask what it is to do, and Model the
+	// model that it asks; empty: the first that the grant names for the agent's route.
+	Agent string `json:"agent"`
+	Ask   string `json:"ask"`
+	Model string `json:"model"`
 
 	// Env is further environment, NAME=value. Nothing of the caller's own
 	// environment is passed, and no secret belongs here.
@@ -86,12 +93,8 @@ func (in Work) Validate() error {
 	if err := validSubstrate(in.Substrate); err != nil {
 		return err
 	}
-	if len(in.Argv) == 0 {
-		return fault.New(fault.Invalid, "there is no command to run").
-			WithHint("put it after --, as in: tendril grow -- make test")
-	}
-	if in.Argv[0] == "" {
-		return fault.New(fault.Invalid, "the command is an empty string")
+	if err := in.validTask(); err != nil {
+		return err
 	}
 	if in.Dirty && in.Base != "" {
 		return fault.New(fault.Invalid, "both a base and a dirty working tree were asked for").
@@ -134,6 +137,28 @@ func validFetch(files []FetchedFile) error {
 		if err := firstError(validURL(file.URL), validDigest(file.Digest)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// validTask refuses work that is not exactly one of a command and an agent's task.
+func (in Work) validTask() error {
+	switch {
+	case in.Agent == "" && (in.Ask != "" || in.Model != ""):
+		return fault.New(fault.Invalid, "there is something to ask, and no agent").
+			WithHint(`name one, as in: tendril grow --agent codex "make the failing test pass"`)
+	case in.Agent != "" && len(in.Argv) > 0:
+		return fault.New(fault.Invalid, "both a command and an agent were given").WithHint("leave one of the two out")
+	case in.Agent != "" && strings.TrimSpace(in.Ask) == "":
+		return fault.New(fault.Invalid, "there is nothing for the agent to do").
+			WithHint(`say it, as in: tendril grow --agent codex "make the failing test pass"`)
+	case in.Agent != "":
+		return firstError(validName("agent", in.Agent), validName("model", in.Model), validCommand([]string{in.Ask}, nil))
+	case len(in.Argv) == 0:
+		return fault.New(fault.Invalid, "there is no command to run").
+			WithHint("put it after --, as in: tendril grow -- make test")
+	case in.Argv[0] == "":
+		return fault.New(fault.Invalid, "the command is an empty string")
 	}
 	return nil
 }

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"tendril/agents"
 	"tendril/capability"
 	"tendril/destination"
 	"tendril/fault"
@@ -29,6 +32,32 @@ type Config struct {
 
 	// Routes say where model routes lead, if not to the provider's own.
 	Routes Routes `yaml:"routes"`
+
+	// Agents are further agents, and what is different here about those that are built in.
+	Agents map[agents.Name]Agent `yaml:"agents"`
+}
+
+// Agent is an agent CLI as it is on this host.
+type Agent struct {
+	Line         strictyaml.Line
+	agents.Agent `yaml:",inline"`
+
+	// Toolchain lists directories that this agent's runs see beside those of every run,
+	// and in which its program is looked for first.
+	Toolchain []Dir `yaml:"toolchain"`
+}
+
+// KnownAgents are the built-in agents as the file changes them, and its own.
+func (c Config) KnownAgents() map[agents.Name]Agent {
+	known := map[agents.Name]Agent{}
+	for name, agent := range agents.BuiltIn() {
+		known[name] = Agent{Agent: agent}
+	}
+	for name, agent := range c.Agents {
+		agent.Agent = known[name].Extended(agent.Agent)
+		known[name] = agent
+	}
+	return known
 }
 
 // Routes are the model routes, by the interface that they speak.
@@ -92,7 +121,23 @@ func (d Dirs) Load() (Config, error) {
 
 // ParseConfig decodes the Botanist's file. file is its name as errors give it.
 func ParseConfig(file string, data []byte) (Config, error) {
-	return strictyaml.Decode[Config](file, data)
+	c, err := strictyaml.Decode[Config](file, data)
+	if err != nil {
+		return Config{}, err
+	}
+	known := c.KnownAgents()
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		agent := known[name]
+		if err := agent.Complete(); err != nil {
+			refused := fault.New(fault.Invalid, "%s:%d: the agent %s: %w", file, agent.Line, name, err)
+			var cause *fault.Error
+			if errors.As(err, &cause) {
+				refused.Hint = cause.Hint
+			}
+			return Config{}, refused
+		}
+	}
+	return c, nil
 }
 
 // Dir is a directory of the host, absolute and clean.

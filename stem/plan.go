@@ -31,6 +31,7 @@ type plan struct {
 	leftOut    func() string // what of the working tree the base does not hold, in words; "" if nothing
 	provider   terrarium.Provider
 	view       rootfs.View
+	toolchain  []string       // directories that the view shows beside /usr
 	limits     terrarium.Spec // only its limits are set
 	env        []string
 }
@@ -91,10 +92,16 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if err := terrarium.ValidateLimits(p.limits); err != nil {
 		return nil, err
 	}
-	if p.view, err = rootfs.HostView(s.config.Toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
+	agent, err := s.startAgent(p)
+	if err != nil {
 		return nil, err
 	}
-	p.env = environment(p.view.Path(s.config.HostPath), c.permit.env(), in.Env)
+	p.toolchain = slices.Concat(s.config.Toolchain, agent.toolchain)
+	if p.view, err = rootfs.HostView(p.toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
+		return nil, err
+	}
+	path := strings.Join(append(agent.toolchain, p.view.Path(s.config.HostPath)), ":")
+	p.env = environment(path, c.permit.env(), slices.Concat(agent.env, in.Env))
 	if err := s.commandExists(p); err != nil {
 		return nil, err
 	}

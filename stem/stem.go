@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"tendril/agents"
 	"tendril/budget"
 	"tendril/capability"
 	"tendril/credential"
@@ -58,6 +59,9 @@ type Config struct {
 
 	// Routes say where model routes lead, if not to the provider's own.
 	Routes site.Routes
+
+	// Agents are the agents that work may name.
+	Agents map[agents.Name]site.Agent
 
 	// Roots are the authorities that servers outside have to be certified by, beside
 	// those of the host.

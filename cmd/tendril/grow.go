@@ -53,8 +53,12 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 	if err != nil {
 		return ctx, capability.Work{}, none, err
 	}
+	argv, ask := c.argv, f.Ask
+	if f.Agent != "" && ask == "" && len(argv) == 1 { // a task that begins with a dash
+		argv, ask = nil, argv[0]
+	}
 	work := capability.Work{
-		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: c.argv, Agent: f.Agent, Ask: f.Ask, Model: f.Model, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
+		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: f.Agent, Ask: ask, Model: f.Model, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
 	}
 	if work.Fetch, err = fetchArguments(f.Fetch); err != nil {
 		return ctx, work, none, err
