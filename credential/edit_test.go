@@ -92,15 +92,15 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A parser of YAML sees lines where nobody else does. What an edit by lines would then
-// take is another credential than the one that was meant.
+// A parser of YAML would see lines where nobody else does. What an edit by lines would
+// then take is another credential than the one that was meant.
 func TestRemoveTakesNoOther(t *testing.T) {
 	text := "version: 1 # \u2028\ncredentials:\n"
 	for _, name := range []string{"a", "b", "c"} {
 		text += "  " + name + ": {source: {env: A}, bind: {host: a.example}, attach: {query: k}}\n"
 	}
 	got, err := Remove(FileName, []byte(text), "b")
-	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "cannot edit") || got != nil {
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "a line break that editors do not show") || got != nil {
 		t.Errorf("%v\n%s", err, got)
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"sort"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -28,7 +30,8 @@ const Largest = 256 << 10
 // Decode decodes a control plane file: one YAML document whose keys are the
 // `yaml` tags of T's fields. file is its name as errors give it.
 //
-// It refuses, as faults of the kind invalid with file, line and key: an unknown
+// It refuses, as faults of the kind invalid with file, line and key: control characters
+// and line breaks that editors do not show, carriage returns included; an unknown
 // key (naming the nearest known one), a key that comes twice or has no value,
 // anchors, aliases, merge keys, explicit tags, a second document, a missing or
 // other version than 1, and a value of another type than the field's: text is
@@ -78,20 +81,20 @@ func (d decoder) document(data []byte) (*yaml.Node, error) {
 	if !utf8.Valid(data) { // YAML could also be UTF-16
 		return nil, d.refuse(1, "the file is not UTF-8")
 	}
-	if at := bytes.IndexFunc(data, func(c rune) bool { return c < ' ' && !strings.ContainsRune("\t\n\r", c) }); at >= 0 {
-		return nil, d.refuse(1+bytes.Count(data[:at], []byte("\n")), "the file holds a control character (%#02x)", data[at])
+	if err := d.visible(data); err != nil {
+		return nil, err
 	}
 	stream := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := stream.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, d.refuse(1, "the file is empty").WithHint("begin it with `version: 1`, or remove it")
 	} else if err != nil {
-		return nil, d.syntax(err)
+		return nil, d.syntax(data, err)
 	}
 	if err := stream.Decode(new(yaml.Node)); err == nil {
 		return nil, d.refuse(document.Line, "the file holds more than one document").WithHint("remove what follows `---`")
 	} else if !errors.Is(err, io.EOF) {
-		return nil, d.syntax(err)
+		return nil, d.syntax(data, err)
 	}
 	root := document.Content[0]
 	if err := d.plain(root, 0); err != nil {
@@ -103,16 +106,56 @@ func (d decoder) document(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// syntax turns what the parser says ("yaml: line 3: …") into the form of every
-// other error.
-func (d decoder) syntax(err error) error {
+// visible refuses characters that an editor does not show, or shows otherwise than the
+// parser takes them. A carriage return, U+0085, U+2028 and U+2029 end a line for YAML 1.1
+// (section 5.4) and not for most editors, so that what stands after one in a comment would
+// be in force.
+func (d decoder) visible(data []byte) error {
+	at := bytes.IndexFunc(data, func(c rune) bool {
+		return c != '\n' && c != '\t' && (unicode.IsControl(c) || c == '\u2028' || c == '\u2029' || c == '\ufeff' || c == '\ufffe' || c == '\uffff')
+	})
+	if at < 0 {
+		return nil
+	}
+	line := 1 + bytes.Count(data[:at], []byte("\n"))
+	switch c, _ := utf8.DecodeRune(data[at:]); c {
+	case '\r':
+		return d.refuse(line, "the line holds a carriage return").WithHint(`end lines as Unix does: sed -i 's/\r$//' %s`, d.file)
+	case '\u0085', '\u2028', '\u2029':
+		return d.refuse(line, "the line holds a line break that editors do not show (U+%04X)", c).WithHint("remove it, or end the line there")
+	default:
+		return d.refuse(line, "the file holds a control character (%#02x)", c).WithHint("remove it")
+	}
+}
+
+// syntax turns what the parser says ("yaml: line 3: …") into the form of every other
+// error. Its own line is left out: it is missing in some errors, and one too low in most.
+func (d decoder) syntax(data []byte, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if at, rest, ok := strings.Cut(text, ": "); ok {
 		if digits, ok := strings.CutPrefix(at, "line "); ok && isDigits(digits) {
-			return fault.New(fault.Invalid, "%s:%s: %s", d.file, digits, rest)
+			text = rest
 		}
 	}
-	return fault.New(fault.Invalid, "%s: %s", d.file, text)
+	return fault.New(fault.Invalid, "%s:%d: %s", d.file, lineOf(data, err), text)
+}
+
+// lineOf finds the line of a parser's error. It reads from the front and stops at its
+// first error: so the line is the last of the shortest beginning with that same error,
+// and the first of something that is never closed.
+func lineOf(data []byte, err error) int {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	return 1 + sort.Search(len(lines)-1, func(i int) bool {
+		beginning := yaml.NewDecoder(bytes.NewReader(bytes.Join(lines[:i+1], nil)))
+		for {
+			switch again := beginning.Decode(new(yaml.Node)); {
+			case errors.Is(again, io.EOF):
+				return false
+			case again != nil:
+				return again.Error() == err.Error()
+			}
+		}
+	})
 }
 
 // deepest is how far values may nest.

@@ -15,8 +15,8 @@ import (
 // An edit moves lines and leaves the rest of a file as its author wrote it: comments, order,
 // indentation. It knows the layouts that people use for lists of keys and values,
 // one key a line; what is written otherwise is refused and left to a person. Positions come
-// from a parser and lines from the text, and the two can disagree on exotic line
-// breaks, so whoever edits decodes the result and compares it with what was meant.
+// from a parser and lines from the text, so whoever edits decodes the result and compares
+// it with what was meant.
 
 // AddItem returns the text with one more item, a struct, at the end of the list at a
 // key of the file. An empty text becomes a file. file is its name as errors give it.

@@ -127,6 +127,56 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// TestWhatEditorsDoNotShow: what a person sees in a file is what it says.
+func TestWhatEditorsDoNotShow(t *testing.T) {
+	for text, want := range map[string]string{
+		"# off\ritems: []\n":                   "f:2: the line holds a carriage return",
+		"items: []\r\n":                        "f:2: the line holds a carriage return",
+		"free: {a: b}\n# off\u2028items: []\n": "f:3: the line holds a line break that editors do not show (U+2028)",
+		"# off\u2029items: []\n":               "f:2: the line holds a line break that editors do not show (U+2029)",
+		"# off\u0085items: []\n":               "f:2: the line holds a line break that editors do not show (U+0085)",
+		"free: {a: 'x\u2028y'}\n":              "f:2: the line holds a line break that editors do not show (U+2028)",
+		"free: {a: \x00}\n":                    "f:2: the file holds a control character (0x00)",
+		"free: {a: \x7f}\n":                    "f:2: the file holds a control character (0x7f)",
+		"free: {a: \u009b}\n":                  "f:2: the file holds a control character (0x9b)",
+		"free: {a: \ufeff}\n":                  "f:2: the file holds a control character (0xfeff)",
+	} {
+		for _, edit := range []func(string, []byte) error{
+			func(file string, text []byte) error { _, err := Decode[document](file, text); return err },
+			func(file string, text []byte) error {
+				_, err := AddEntry(file, text, "free", "x", shared{"y"})
+				return err
+			},
+		} {
+			if err := edit("f", []byte("version: 1\n"+text)); !fault.Is(err, fault.Invalid) || err.Error() != want {
+				t.Errorf("%q\ngot  %v\nwant %s", text, err, want)
+			}
+		}
+	}
+}
+
+// TestEveryErrorHasALine: also those to which the parser gives none, or another.
+func TestEveryErrorHasALine(t *testing.T) {
+	for text, want := range map[string]string{
+		"free:\n  a: *none\nitems: []\n":                     "f:3: unknown anchor 'none' referenced",
+		"free: {a: b}\n---\n%YAML 1.2\n":                     "f:1: the file holds more than one document",
+		"free: {a: b}\n...\n%YAML 7.0\n---\na: b\n":          "f:4: found incompatible YAML document",
+		"free: {a: b}\n...\n%TAG ! x\n%TAG ! y\n---\na: b\n": "f:5: found duplicate %TAG directive",
+		"free:\n  a: \"\n":                                   "f:3: found unexpected end of stream",
+		"free:\n  a: b\n c: d\n":                             "f:4: did not find expected key",
+		"\t- x\n":                                            "f:2: found a tab character that violates indentation",
+		"free: {a: \"\\x\"}\n":                               "f:2: did not find expected hexdecimal number",
+		"free: [\n\n\n":                                      "f:4: did not find expected node content",
+		"free: !<x\n":                                        "f:2: did not find the expected '>'",
+		"free: &a\n":                                         "f:2: an anchor (&a) is not allowed",
+	} {
+		_, err := Decode[document]("f", []byte("version: 1\n"+text))
+		if !fault.Is(err, fault.Invalid) || err.Error() != want {
+			t.Errorf("%q\ngot  %v\nwant %s", text, err, want)
+		}
+	}
+}
+
 // Whatever is written is read as what it was, also where it looks like something else.
 func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	looksLike := []string{"null", "~", "true", "no", "1", "0x1", "1e3", "2027-06-30", "a: b", "a #b", "- a", "*a", "&a", "!a", "[a", "{a", "a, b", "'", `"`, "\\", " a ", "", "%", "@", "`", "|", ">", "?", ":", "a:", "=", "<<", "...", "---", "\u00e9", "\u2028", "a\nb", "\t"}
