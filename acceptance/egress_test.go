@@ -40,7 +40,13 @@ type outside struct {
 const outsideAddress = "127.0.0.2"
 
 // goOutside starts the server and makes the garden's tendrils trust it.
-func (g *garden) goOutside(t *testing.T) *outside {
+func (g *garden) goOutside(t testing.TB) *outside {
+	t.Helper()
+	return g.goOutsideAs(t, outsideAddress)
+}
+
+// goOutsideAs starts it, with a certificate for a name of it.
+func (g *garden) goOutsideAs(t testing.TB, host string) *outside {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -48,14 +54,19 @@ func (g *garden) goOutside(t *testing.T) *outside {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outside"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.ParseIP(outsideAddress)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if address := net.ParseIP(host); address != nil {
+		template.IPAddresses = []net.IP{address}
+	} else {
+		template.DNSNames = []string{host}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &outside{}
+	o := &outside{host: host}
 	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(o.answer))
 	if o.Listener, err = net.Listen("tcp", outsideAddress+":0"); err != nil {
 		t.Fatal(err)
@@ -64,7 +75,7 @@ func (g *garden) goOutside(t *testing.T) *outside {
 	o.EnableHTTP2 = true
 	o.StartTLS()
 	t.Cleanup(o.Close)
-	o.host, o.port, err = net.SplitHostPort(o.Listener.Addr().String())
+	_, o.port, err = net.SplitHostPort(o.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,18 +111,24 @@ func (o *outside) requests() []string {
 // GET alone.
 func (g *garden) permit(o *outside, more string) {
 	g.t.Helper()
+	g.permitRules(fmt.Sprintf(`      - {host: %s, port: %s, methods: [GET], paths: ["/ok/*"], networks: [127.0.0.0/8]}
+`, o.host, o.port) + more)
+}
+
+// permitRules lets the Botanist reach what the rules say, which are lines of its grant.
+func (g *garden) permitRules(rules string) {
+	g.t.Helper()
 	if !strings.Contains(g.succeed("substrate", "list").stdout, "handbook") {
 		g.succeed("substrate", "add", "handbook", "--path", g.repo)
 	}
 	dir := filepath.Join(g.home, ".config", "tendril")
-	grants := fmt.Sprintf(`version: 1
+	grants := `version: 1
 grants:
   - pollen: botanist
     substrates: [handbook]
     classes: [sprout.grow, stoma.pass, egress.fetch]
     egress:
-      - {host: %s, port: %s, methods: [GET], paths: ["/ok/*"], networks: [127.0.0.0/8]}
-%s`, o.host, o.port, more)
+` + rules
 	if err := os.WriteFile(filepath.Join(dir, "grants.yaml"), []byte(grants), 0o600); err != nil {
 		g.t.Fatal(err)
 	}

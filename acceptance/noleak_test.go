@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// ownNetwork is set in a process that has a network namespace of its own.
-	ownNetwork = "TENDRIL_TEST_OWN_NETWORK"
+	// ownNamespace is set in a process that has a namespace of its own.
+	ownNamespace = "TENDRIL_TEST_OWN_NAMESPACE"
 
 	// elsewhere4 and elsewhere6 belong to nobody (RFC 5737, RFC 3849).
 	elsewhere4 = "203.0.113.9"
@@ -64,22 +64,8 @@ var attempts = []struct{ name, command string }{
 // A network namespace has a way out, on which every packet is counted. What a program
 // inside tries beside its proxy sends none, while what its grant permits does.
 func TestNoPacketLeaves(t *testing.T) {
-	path := binary(t)
 	needs(t, "ip", "perl", "curl", "bash", "timeout", "getent")
-	if os.Getuid() != 0 {
-		t.Skip("a network namespace with a way out needs root")
-	}
-	if os.Getenv(ownNetwork) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), ownNetwork+"=1", "TENDRIL_TEST_BINARY="+path)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Fatalf("in a network namespace: %v\n%s", err, out)
-		}
-		if testing.Verbose() {
-			t.Logf("in a network namespace:\n%s", out)
-		}
+	if !inNamespace(t, syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}) {
 		return
 	}
 	g := newGarden(t)
@@ -164,6 +150,34 @@ func TestNoPacketLeaves(t *testing.T) {
 		t.Errorf("the other run: %+v", said)
 	}
 	other.wait()
+}
+
+// inNamespace runs the test again in a process with namespaces of its own, as root, and
+// reports whether this is that process.
+func inNamespace(t *testing.T, attributes syscall.SysProcAttr) bool {
+	t.Helper()
+	path := binary(t)
+	if os.Getuid() != 0 {
+		t.Skip("a namespace for the test needs root")
+	}
+	if os.Getenv(ownNamespace) != "" {
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), ownNamespace+"=1", "TENDRIL_TEST_BINARY="+path)
+	cmd.SysProcAttr = &attributes
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil || strings.Contains(string(out), "--- FAIL: "):
+		t.Fatalf("in a namespace: %v\n%s", err, out)
+	case strings.Contains(string(out), "--- SKIP: "):
+		t.Skipf("in a namespace:\n%s", out)
+	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Fatalf("in a namespace nothing passed:\n%s", out)
+	case testing.Verbose():
+		t.Logf("in a namespace:\n%s", out)
+	}
+	return false
 }
 
 // visited counts who connects to a server.
