@@ -117,9 +117,7 @@ func (p *Proxy) hop(ctx context.Context, gate Gate, url destination.URL, home bo
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		if places := response.Header.Values("Location"); len(places) == 1 {
 			return resolve(url, places[0])
-		} else if len(places) > 1 {
-			return next, fault.New(fault.Denied, "%s redirects to two places at once", url.Origin()).WithRule(ruleHTTP)
-		}
+		} // none, or two: that is not followed
 	}
 	if response.StatusCode/100 != 2 || response.StatusCode == http.StatusPartialContent {
 		return next, fault.New(fault.Unavailable, "%s answers with status %d", url.Origin(), response.StatusCode)

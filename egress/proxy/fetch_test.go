@@ -108,6 +108,8 @@ func TestFetchWithACredential(t *testing.T) {
 		case "/plain":
 			redirect(w, 302, "http://example.com/back")
 		case "/there":
+			redirect(w, 302, "https://x.example.org/on")
+		case "/on":
 			redirect(w, 302, "https://x.example.org/back")
 		case "/back":
 			redirect(w, 302, "https://example.com/end")
@@ -132,7 +134,7 @@ func TestFetchWithACredential(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/plain": "[true example.com/plain s3cret false example.com/back  true example.com/end ]",
-		"/there": "[true example.com/there s3cret true x.example.org/back  true example.com/end ]",
+		"/there": "[true example.com/there s3cret true x.example.org/on  true x.example.org/back  true example.com/end ]",
 	} {
 		asked = nil
 		if _, err := s.proxy.Fetch(t.Context(), s.gate, parse(t, "https://example.com"+path), io.Discard, 100); err != nil {

@@ -69,6 +69,26 @@ func TestAnswerFieldsThatAreNotPassedOn(t *testing.T) {
 	})
 }
 
+// Nothing is asked for compressed, or decompressed, on the way.
+func TestContentIsLeftAsItIs(t *testing.T) {
+	s := open(t)
+	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		fmt.Fprintf(w, "%q", r.Header["Accept-Encoding"])
+	}), "example.com")
+	both(t, func(t *testing.T, h2 bool) {
+		response, err := s.client(h2).Get("https://example.com/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil || string(body) != "[]" || response.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%q %v %v", body, response.Header, err)
+		}
+	})
+}
+
 func TestACredentialOverPlainText(t *testing.T) {
 	s := open(t)
 	s.serve(http.HandlerFunc(echo), "example.com")
@@ -206,7 +226,7 @@ func TestUpstreamsThatCannotBeTrusted(t *testing.T) {
 	serve("untrusted.example.org", leaf(other, "untrusted.example.org"))
 	serve("own.example.org", leaf(s.authority, "own.example.org")) // the run's own is for the inside alone
 	old := leaf(s.upstream, "old.example.org")
-	old.MaxVersion = tls.VersionTLS11
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	serve("old.example.org", old)
 	s.know("refused.example.org:443", "")
 	s.know("silent.example.org:443", "127.0.0.1:1")

@@ -217,6 +217,14 @@ func TestAHelloWithoutANameSaysSo(t *testing.T) {
 	}
 }
 
+// Of what follows a hello in its record, nothing more has to come for it to be refused.
+func TestWhatFollowsAHelloIsRefusedAtOnce(t *testing.T) {
+	raw := record(append(helloMessage(serverName("example.com")), 0), 1<<14)
+	if _, _, err := readHello(bytes.NewReader(raw)); !fault.Is(err, fault.Denied) {
+		t.Error(err)
+	}
+}
+
 func TestFuzzHelloSeesNames(t *testing.T) {
 	if name, ok := heard(record(helloMessage(serverName("example.com")), 1<<14)); !ok || name != "example.com" {
 		t.Errorf("crypto/tls hears %q %t", name, ok)

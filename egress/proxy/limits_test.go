@@ -143,6 +143,59 @@ func TestBytesAreLimited(t *testing.T) {
 	})
 }
 
+// Also what is sent counts, and streams on which nothing moves end with the others.
+func TestExhaustionEndsEverything(t *testing.T) {
+	const limit = 1 << 20
+	s := open(t, func(c *Config) { c.Limits.Bytes = limit })
+	s.serveTLS(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "GET" {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	}), false, "api.example")
+	silent, err := s.client(false).Get("https://api.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Body.Close()
+	response, err := s.client(false).Post("https://api.example/", "", zeros{})
+	if err == nil {
+		response.Body.Close()
+		if response.StatusCode != 403 {
+			t.Errorf("an endless body: %d", response.StatusCode)
+		}
+	}
+	if stats := s.proxy.Stats(); stats.Sent > limit+64<<10 {
+		t.Errorf("%+v", stats)
+	}
+	if _, err := io.ReadAll(silent.Body); err == nil {
+		t.Error("the other stream looks whole")
+	}
+}
+
+// Of bytes that are too many, none leaves.
+func TestBytesThatAreTooManyStay(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	conn := &upstreamConn{Conn: ours, of: &upstreams{bytes: newMeter(10)}}
+	arrived := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(theirs)
+		arrived <- string(text)
+	}()
+	if _, err := conn.Write([]byte("ten bytes!")); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Write([]byte("!")); err == nil {
+		t.Error("there is no limit")
+	}
+	_ = ours.Close()
+	if text := <-arrived; text != "ten bytes!" {
+		t.Errorf("%q arrived", text)
+	}
+}
+
 func TestManyClientsAtOnce(t *testing.T) {
 	s := open(t, func(c *Config) { c.Limits.Connections = 3 * 64 })
 	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

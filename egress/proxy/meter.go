@@ -16,16 +16,22 @@ type meter struct {
 func newMeter(limit int64) *meter { return &meter{limit: limit, over: make(chan struct{})} }
 
 // send counts bytes that are about to leave. It reports whether they may.
-func (m *meter) send(n int) bool { return m.count(&m.sent, n) }
+func (m *meter) send(n int) bool {
+	ok := m.count(&m.sent, n)
+	if !ok {
+		m.sent.Add(int64(-n)) // they stay
+	}
+	return ok
+}
 
 // receive counts bytes that came in. It reports whether they may be used.
 func (m *meter) receive(n int) bool { return m.count(&m.received, n) }
 
 func (m *meter) count(of *atomic.Int64, n int) bool {
+	of.Add(int64(n))
 	if m.exhausted() {
 		return false
 	}
-	of.Add(int64(n))
 	if m.limit > 0 && m.sent.Load()+m.received.Load() > m.limit {
 		m.once.Do(func() { close(m.over) })
 		return false

@@ -418,3 +418,25 @@ func TestNothingFollowsABodyThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// What follows a request can be had as it is, as long as nobody has looked at it.
+func TestRest(t *testing.T) {
+	for _, looked := range []bool{false, true} {
+		reader := newRequestReader(strings.NewReader(lines(get, host)+"GET "), time.Hour, func() {})
+		buffer := make([]byte, 4096)
+		if n, err := reader.Read(buffer); err != nil || string(buffer[:n]) != lines(get, host) {
+			t.Fatalf("%q, %v", buffer[:n], err)
+		}
+		if looked {
+			_, _ = reader.Read(buffer)
+		}
+		rest, ok := reader.rest()
+		if ok == looked {
+			t.Errorf("looked at %t, to be had %t", looked, ok)
+		}
+		if text, _ := io.ReadAll(rest); ok && string(text) != "GET " {
+			t.Errorf("%q", text)
+		}
+		reader.late.stop()
+	}
+}
