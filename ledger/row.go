@@ -70,7 +70,7 @@ type Entry struct {
 	Of       *int64 // the decision that an outcome (always), a change (mostly) or a decision within its work belongs to
 
 	// Digests names what was decided on without holding it: "input", "grant",
-	// "evidence", …, each as "sha256:" or "gitCommit:" and lower case hexadecimal. At
+	// "evidence", …, each as "sha256:", "hmac-sha256:" (see [Key.Digest]) or "gitCommit:" and lower case hexadecimal. At
 	// most 16.
 	Digests map[string]string
 
@@ -114,7 +114,7 @@ const (
 	mostState      = 64
 	mostDigests    = 16
 	mostDigestName = 32
-	mostDigest     = len("gitCommit:") + 64
+	mostDigest     = len("hmac-sha256:") + 64
 	mostOrigin     = 128
 	mostVerifier   = 256
 )
@@ -235,7 +235,7 @@ func isDigest(s string) bool {
 		return false
 	}
 	switch algorithm {
-	case "sha256":
+	case "sha256", "hmac-sha256":
 		return len(value) == 64
 	case "gitCommit":
 		return len(value) == 40 || len(value) == 64
