@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,30 +10,54 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tendril/run"
 )
 
 var idForm = regexp.MustCompile(`r-[0-9a-z]{26}`)
 
-// TestDocumentedCommands runs every `tendril` line of every document, in order, in
-// a repository like the reader's; RUN, BRANCH and TOKEN stand for a fresh run, a branch
-// that nobody has checked out, and the token of a Pollen that may grow.
+// TestDocumentedCommands runs every `tendril` line of every document as a reader would:
+// each line in a site of its own, each document from top to bottom in one site, and all of
+// them in one site, the README first. RUN and BRANCH stand for a fresh run and a branch that
+// nobody has checked out. A line about a file of the reader's home, or one that removes
+// something, comes after the lines before it.
 func TestDocumentedCommands(t *testing.T) {
 	path := binary(t)
-	documents, err := filepath.Glob("../docs/*.md")
+	documents := []string{"../README.md"}
+	others, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	documents = append(documents, slices.DeleteFunc(others, func(document string) bool {
+		return filepath.Base(document) == "commands.md" // the program's own help, compared in CI
+	})...)
 	ran := 0
-	for _, document := range append(documents, "../README.md") {
-		if filepath.Base(document) == "commands.md" {
-			continue // the program's own help, compared in CI
-		}
-		for _, line := range commandLines(t, document, "tendril ") {
+	all := newReader(t, path)
+	for _, document := range documents {
+		lines := commandLines(t, document, "tendril ")
+		for i, line := range lines {
 			t.Run(filepath.Base(document)+"/"+line, func(t *testing.T) {
-				runDocumented(t, path, line)
+				r := newReader(t, path)
+				if strings.Contains(line, "~/") || strings.Contains(line, " remove ") {
+					for _, before := range lines[:i] {
+						r.follow(t, before)
+					}
+				}
+				r.follow(t, line)
 			})
 			ran++
 		}
+		t.Run(filepath.Base(document)+" as a whole", func(t *testing.T) {
+			r := newReader(t, path)
+			for _, line := range lines {
+				r.follow(t, line)
+			}
+		})
+		t.Run(filepath.Base(document)+" after those before it", func(t *testing.T) {
+			for _, line := range lines {
+				all.follow(t, line)
+			}
+		})
 	}
 	if ran < 8 {
 		t.Errorf("only %d commands were found in the documents", ran)
@@ -92,33 +117,50 @@ func commandLines(t *testing.T, document, prefix string) []string {
 	return lines
 }
 
-func runDocumented(t *testing.T, tendril, line string) {
-	dir := t.TempDir()
-	env := append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "XDG_") || strings.HasPrefix(v, "TENDRIL_") }),
-		"HOME="+dir, "PATH="+filepath.Dir(tendril)+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null")
-	run := func(script string) string {
-		t.Helper()
-		cmd := exec.Command("sh", "-ec", script)
-		cmd.Dir, cmd.Env = filepath.Join(dir, "repo"), env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-		return string(out)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "repo"), 0o755); err != nil {
+// reader is somebody with a repository, who follows the documents.
+type reader struct {
+	home string
+	env  []string
+	runs int // for lines that say RUN
+}
+
+func newReader(t *testing.T, tendril string) *reader {
+	t.Helper()
+	home := t.TempDir()
+	r := &reader{home: home}
+	r.env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "XDG_") || strings.HasPrefix(v, "TENDRIL_") }),
+		"HOME="+home, "PATH="+filepath.Dir(tendril)+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null")
+	if err := os.Mkdir(filepath.Join(home, "repo"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	run(`git init -q -b main .; printf 'test:\n\techo tested\n' >Makefile; git add .
+	r.run(t, `git init -q -b main .; printf 'test:\n\techo tested\n' >Makefile; git add .
 		git -c user.name=a -c user.email=a@localhost commit -qm base; git branch topic`)
+	return r
+}
+
+// run runs a script in the repository and returns what it prints.
+func (r *reader) run(t *testing.T, script string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir, cmd.Env = filepath.Join(r.home, "repo"), r.env
+	out, err := cmd.CombinedOutput()
+	if err != nil && !answersNo(script, cmd.ProcessState.ExitCode(), out) {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return string(out)
+}
+
+// answersNo says whether a question has its answer, which is an exit status as well.
+func answersNo(script string, status int, out []byte) bool {
+	return strings.Contains(script, " explain ") && status == run.ExitRefused && bytes.HasPrefix(out, []byte("no: "))
+}
+
+func (r *reader) follow(t *testing.T, line string) {
+	t.Helper()
 	if strings.Contains(line, "RUN") {
-		id := idForm.FindString(run("tendril grow --json -- sh -c 'echo work >work.txt'"))
+		r.runs++ // each changes a file of its own, so that they can all be accepted
+		id := idForm.FindString(r.run(t, fmt.Sprintf("tendril grow --json -- sh -c 'echo work >work-%d.txt'", r.runs)))
 		line = strings.ReplaceAll(line, "RUN", id)
 	}
-	if strings.Contains(line, "TOKEN") {
-		run(`tendril substrate add handbook --path . && tendril grant add --pollen ci-docs --substrate handbook --class sprout.grow
-			tendril pollen issue ci-docs --token-out ../token`)
-		line = strings.ReplaceAll(line, "TOKEN", "../token")
-	}
-	run(strings.ReplaceAll(line, "BRANCH", "topic"))
+	r.run(t, strings.ReplaceAll(line, "BRANCH", "topic"))
 }
