@@ -3,6 +3,7 @@ package acceptance_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -197,6 +198,23 @@ func TestServeTakesNoToken(t *testing.T) {
 	} {
 		if said := p.wait(); said.status != run.ExitRefused || !strings.Contains(said.stderr, "takes no token") {
 			t.Errorf("%+v", said)
+		}
+	}
+}
+
+func TestServeSaysWhereItGetsNoTokens(t *testing.T) {
+	g := newGarden(t)
+	mine := filepath.Join(g.home, "open", "mine")
+	if err := errors.Join(os.MkdirAll(mine, 0o700), os.Chmod(filepath.Dir(mine), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{mine: true, g.home: false} {
+		socket := filepath.Join(dir, "s")
+		p := g.start("serve", "--socket", socket)
+		g.eventually("the socket is there", func() bool { return p.hasEnded() || exists(socket) })
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		if said := p.wait(); said.status != 0 || strings.Contains(said.stderr, "no client sends a token to") != want {
+			t.Errorf("in %s: %+v", dir, said)
 		}
 	}
 }
