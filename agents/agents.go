@@ -88,9 +88,15 @@ func (a Agent) Validate() error {
 // Name is the name of an agent in its one form, see [spelling.CheckName].
 type Name string
 
-// UnmarshalText refuses what is not in that form.
+// reserved is the agent that is carried in tendril itself and has no entry.
+const reserved = "sprout"
+
+// UnmarshalText refuses what is not in that form, and the name of tendril's own agent.
 func (n *Name) UnmarshalText(text []byte) error {
-	if err := spelling.CheckName("agent", string(text)); err != nil {
+	if string(text) == reserved {
+		return fault.New(fault.Invalid, "%s is tendril's own agent, which no entry changes", reserved).WithHint("give yours another name")
+	}
+	if err := spelling.CheckName("coding agent", string(text)); err != nil {
 		return err
 	}
 	*n = Name(text)
@@ -114,15 +120,15 @@ func (a Agent) Extended(by Agent) Agent {
 	return a
 }
 
-// Complete refuses an agent of which something is missing.
-func (a Agent) Complete() error {
+// Missing is the key without which the agent cannot be started; "" if it is whole.
+func (a Agent) Missing() string {
 	switch {
 	case a.Command == nil:
-		return fault.New(fault.Invalid, "its command is missing")
+		return "command"
 	case a.Route == "":
-		return fault.New(fault.Invalid, "its route is missing").WithHint("write `route: %s` or `route: %s`", budget.Anthropic, budget.OpenAI)
+		return "route"
 	}
-	return nil
+	return ""
 }
 
 // NeedsModel reports whether the agent has to be told its model.

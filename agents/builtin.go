@@ -4,8 +4,8 @@ import (
 	"tendril/budget"
 )
 
-// loopback addresses of the model routes inside, where an agent takes no variable for
-// them. acceptance holds that they are the ones that runs have.
+// openAIBase is where the route leads, for an agent that takes no variable for it. A test
+// of stem holds that it does.
 const openAIBase = "http://127.0.0.1:3130/v1"
 
 // BuiltIn are the agents that are known without a word of the Botanist's, by the

@@ -127,14 +127,9 @@ func ParseConfig(file string, data []byte) (Config, error) {
 	}
 	known := c.KnownAgents()
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		agent := known[name]
-		if err := agent.Complete(); err != nil {
-			refused := fault.New(fault.Invalid, "%s:%d: the agent %s: %w", file, agent.Line, name, err)
-			var cause *fault.Error
-			if errors.As(err, &cause) {
-				refused.Hint = cause.Hint
-			}
-			return Config{}, refused
+		if key := known[name].Missing(); key != "" {
+			return Config{}, fault.New(fault.Invalid, "%s:%d: the agent %s has no %s", file, known[name].Line, name, key).
+				WithHint("it is none that is built in, so its command and its route have to be written")
 		}
 	}
 	return c, nil

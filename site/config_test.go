@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tendril/agents"
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/strictyaml"
@@ -48,6 +49,27 @@ func TestParseConfig(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An entry changes what it says of a built-in agent, and adds one by another name.
+func TestKnownAgents(t *testing.T) {
+	config, err := ParseConfig(FileName, []byte(`version: 1
+agents:
+  claude: {toolchain: [/opt/agents], env: {DISABLE_AUTOUPDATER: "0"}}
+  mine: {command: [mine, "{prompt}"], route: openai}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := config.KnownAgents()
+	claude, builtIn := known["claude"], agents.BuiltIn()["claude"]
+	if diff := cmp.Diff(builtIn.Command, claude.Command); diff != "" || claude.Route != builtIn.Route || claude.Toolchain[0] != "/opt/agents" ||
+		claude.Env["DISABLE_AUTOUPDATER"] != "0" || len(claude.Env) != len(builtIn.Env) {
+		t.Errorf("claude is %+v", claude)
+	}
+	if known["mine"].Command[0] != "mine" || known["codex"].Missing() != "" || len(known) != len(agents.BuiltIn())+1 {
+		t.Errorf("known are %+v", known)
 	}
 }
 
@@ -100,6 +122,12 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"no unit of time", limit("wall: 90"), `tendril.yaml:4: wall: "90" is not a length of time`},
 		{"time backwards", limit("wall: -1h"), `tendril.yaml:4: wall: "-1h" is not a length of time`},
 		{"a moment", limit("idle: 1ms"), "tendril.yaml:4: defaults: the idle limit of 1ms is out of range"},
+		{"an agent of its own without a route", "version: 1\nagents:\n  mine:\n    command: [mine, \"{prompt}\"]\n", "tendril.yaml:4: the agent mine has no route"},
+		{"an agent of its own without a command", "version: 1\nagents:\n  mine: {route: openai}\n", "tendril.yaml:3: the agent mine has no command"},
+		{"tendril's own agent", "version: 1\nagents: {sprout: {}}\n", "tendril.yaml:2: agents: sprout is tendril's own agent, which no entry changes"},
+		{"an agent in another case", "version: 1\nagents: {Codex: {}}\n", `tendril.yaml:2: agents: "Codex" is not the name of a coding agent`},
+		{"an agent that cannot be told what to do", "version: 1\nagents: {codex: {command: [codex]}}\n", "tendril.yaml:2: command: the command has 0 arguments {prompt} instead of one"},
+		{"a directory of an agent", "version: 1\nagents: {codex: {toolchain: [opt]}}\n", `tendril.yaml:2: toolchain: "opt" is not an absolute path`},
 		{"a tab for indentation", "version: 1\nlimits:\n\tdefaults: {}\n", "tendril.yaml:3: found character that cannot start any token"},
 		{"a NUL byte", "version: 1\n# \x00\n", "tendril.yaml:2: the file holds a control character (0x00)"},
 		{"UTF-16", "\xff\xfev\x00e\x00r\x00s\x00i\x00o\x00n\x00:\x00 \x001\x00", "tendril.yaml:1: the file is not UTF-8"},
