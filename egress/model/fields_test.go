@@ -189,7 +189,7 @@ func TestResponses(t *testing.T) {
 			out: item(``, `,"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`+store), removed: []string{"tools.mcp"}},
 		{name: "server tools in the history", in: item(`{"type":"additional_tools","role":"developer","tools":[{"type":"mcp"},{"type":"custom","name":"c"}]}`, ""),
 			out: item(`{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"c"}]}`, store), removed: []string{"tools.mcp"}},
-		{name: "a search among tools", in: item(``, `,"tools":[{"type":"tool_search","execution":"client"},{"type":"tool_search"},{"type":"tool_search","execution":"server","more":1}]`),
+		{name: "a search among tools", in: item(``, `,"tools":[{"type":"tool_search","execution":"client"},{"type":"tool_search"},{"type":"tool_search","more":1,"execution":"server"}]`),
 			out: item(``, `,"tools":[{"type":"tool_search","execution":"client"}]`+store), removed: []string{"tools.tool_search"}},
 		{name: "the choice of a server tool", in: item(``, `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"},{"type":"function","name":"f"}]},"tools":[{"type":"function","name":"f"},{"type":"web_search"}]`),
 			out: item(``, `,"tools":[{"type":"function","name":"f"}]`+store), removed: []string{"tools.web_search", "request.tool_choice"}},

@@ -61,3 +61,34 @@ func TestRoom(t *testing.T) {
 		}
 	})
 }
+
+// Two that need more than half of it do not each hold what the other waits for.
+func TestRoomForTwoLargeOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom()
+		var held []func()
+		for range 2 {
+			release, err := r.acquire(t.Context(), MostBody-1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, release)
+		}
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				release, err := r.acquire(t.Context(), MostBody)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				release()
+			})
+		}
+		for _, release := range held {
+			synctest.Wait()
+			release()
+		}
+		wg.Wait()
+	})
+}
