@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"api/client":              {"api/wire", "capability", "site"},
 	"cmd/sprout":              {"sprout"},
 	"cmd/stoma":               {"stoma/guest", "probe"},
-	"cmd/tendril":             {"api", "api/client", "capability", "credential/source", "display", "egress", "ledger", "policy", "pollen", "run", "site", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
+	"cmd/tendril":             {"api", "api/client", "capability", "credential/source", "display", "egress", "ledger", "policy", "pollen", "run", "site", "sprout/binary", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
 	"acceptance":              {},
 	"bench":                   {},
 	"bench/baseline":          {},

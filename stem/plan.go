@@ -31,7 +31,8 @@ type plan struct {
 	leftOut    func() string // what of the working tree the base does not hold, in words; "" if nothing
 	provider   terrarium.Provider
 	view       rootfs.View
-	toolchain  []string       // directories that the view shows beside /usr
+	toolchain  []string // directories that the view shows beside /usr
+	programs   []terrarium.Program
 	limits     terrarium.Spec // only its limits are set
 	env        []string
 }
@@ -100,6 +101,7 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if p.view, err = rootfs.HostView(p.toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
 		return nil, err
 	}
+	p.programs = agent.programs
 	path := strings.Join(append(agent.toolchain, p.view.Path(s.config.HostPath)), ":")
 	p.env = environment(path, c.permit.env(), slices.Concat(agent.env, in.Env))
 	if err := s.commandExists(p); err != nil {
@@ -210,6 +212,9 @@ func environment(path string, road, extra []string) []string {
 // workspace.
 func (s *Stem) commandExists(p *plan) error {
 	command := p.work.Argv[0]
+	if slices.ContainsFunc(p.programs, func(shown terrarium.Program) bool { return shown.Target == command }) {
+		return nil
+	}
 	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
 		return nil
 	}

@@ -63,6 +63,9 @@ type Config struct {
 	// Agents are the agents that work may name.
 	Agents map[agents.Name]site.Agent
 
+	// Sprout is the built-in agent's program; empty if this tendril was built without one.
+	Sprout string
+
 	// Roots are the authorities that servers outside have to be certified by, beside
 	// those of the host.
 	Roots []*x509.Certificate

@@ -31,7 +31,8 @@ type workFlags struct {
 	Base      string     `placeholder:"REV" help:"The commit to start from: a branch, a tag or an id (default: HEAD)."`
 	Dirty     bool       `help:"Start from a snapshot of the working tree, uncommitted changes included."`
 	Provider  string     `placeholder:"NAME" help:"The wall to use (default: the strongest that is ready)."`
-	Agent     string     `placeholder:"NAME" help:"Let this agent do what is asked: claude, codex, opencode, pi, aider, or one of tendril.yaml."`
+	AskOwn    string     `name:"ask" placeholder:"TASK" help:"Let the built-in agent do this; with --agent, that one."`
+	Agent     string     `placeholder:"NAME" help:"Let this agent do what is asked: claude, codex, opencode, pi, aider, sprout (built in), or one of tendril.yaml."`
 	Model     string     `placeholder:"NAME" help:"The model that the agent asks (default: the first that the grant names)."`
 	Ask       string     `arg:"" optional:"" placeholder:"TASK" help:"What the agent is to do."`
 	Env       []string   `sep:"none" placeholder:"NAME=VALUE" help:"A variable for the Sprout. Nothing is inherited."`
@@ -45,6 +46,9 @@ type workFlags struct {
 // function gives the caller's terminal back.
 func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capability.Work, func(), error) {
 	none := func() {}
+	if err := f.asked(); err != nil {
+		return ctx, capability.Work{}, none, err
+	}
 	if c.argv == nil && f.Agent == "" && f.Ask == "" {
 		return ctx, capability.Work{}, none, fault.New(fault.Invalid, "the command for the Sprout is missing").
 			WithHint("put it after --, as in: tendril grow -- make test")
@@ -75,6 +79,20 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 	}
 	work.Terminal = &terminal.size
 	return capability.WithResizes(ctx, terminal.resizes), work, restore, nil
+}
+
+// asked takes the task from --ask, and the built-in agent where none is named.
+func (f *workFlags) asked() error {
+	switch {
+	case f.AskOwn == "":
+		return nil
+	case f.Ask != "":
+		return fault.New(fault.Invalid, "the task is given twice, with --ask and without").WithHint("leave one of them out")
+	case f.Agent == "":
+		f.Agent = "sprout"
+	}
+	f.Ask = f.AskOwn
+	return nil
 }
 
 // fetchArguments reads URL=PATH, with a digest as pip writes it behind the URL.

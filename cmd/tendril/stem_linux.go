@@ -10,7 +10,9 @@ import (
 	"tendril/capability"
 	"tendril/credential/source"
 	"tendril/egress"
+	"tendril/fault"
 	"tendril/site"
+	sprout "tendril/sprout/binary"
 	"tendril/stem"
 	"tendril/stoma/binary"
 	"tendril/terrarium"
@@ -93,6 +95,10 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := sprout.Sprout.Install(here.State)
+	if err != nil && !fault.Is(err, fault.Unavailable) {
+		return nil, err
+	}
 	toolchain := make([]string, len(settings.Toolchain))
 	for i, dir := range settings.Toolchain {
 		toolchain[i] = string(dir)
@@ -104,6 +110,7 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 		Dialer:    &egress.Dialer{},
 		Routes:    settings.Routes,
 		Agents:    settings.KnownAgents(),
+		Sprout:    own,
 		Notice:    func(text string) { c.notice("tendril: " + text) },
 	})
 }
