@@ -66,8 +66,8 @@ func openaiError(r refusal) any {
 	return map[string]any{"error": map[string]any{"message": r.text, "type": r.word, "param": nil, "code": code}}
 }
 
-// responsesEventError is an error within a stream of the Responses API, which has a form of its own
-// there.
+// responsesEventError is an error within a stream of the Responses API, which has a form
+// of its own there.
 func responsesEventError(r refusal) []byte {
 	return eventOf("error", map[string]any{"type": "error", "code": r.code, "message": r.text, "param": nil, "sequence_number": 0})
 }
