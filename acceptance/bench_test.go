@@ -3,9 +3,12 @@ package acceptance_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -84,4 +87,66 @@ func writeBaselineBundle(b *testing.B, dir string) string {
 		b.Fatal(err)
 	}
 	return bundle
+}
+
+// BenchmarkRow6Inside is row 6 from inside a Terrarium: what curl(1) measures of requests
+// over the road, against what the same curl measures outside, directly. The two are not in
+// turn: one run asks all of its requests, and then the host.
+func BenchmarkRow6Inside(b *testing.B) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		b.Skip("curl is not here")
+	}
+	g := newGarden(b)
+	o := g.goOutside(b)
+	g.permit(o, "")
+	const requests, connections = 500, 200
+	roots := filepath.Join(g.home, "outside.pem")
+	ask := func(more string) string {
+		url := "https://" + net.JoinHostPort(o.host, o.port) + "/ok/a"
+		return fmt.Sprintf(`
+{ i=0; while [ $i -lt %[1]d ]; do printf 'url = "%[2]s"\noutput = "/dev/null"\n'; i=$((i+1)); done; } >"$TMPDIR/urls"
+curl -sS %[3]s --http1.1 -w 'kept %%{time_total}\n' -K "$TMPDIR/urls"
+i=0; while [ $i -lt %[4]d ]; do curl -sS %[3]s --http1.1 -o /dev/null -w 'new %%{time_total}\n' %[2]s; i=$((i+1)); done`, requests, url, more, connections)
+	}
+	for b.Loop() {
+		said := g.succeed("--json", "pass", "--substrate", "handbook", "--", "sh", "-ec", "TMPDIR=/tmp"+ask(""))
+		var passed struct {
+			Stdout []byte `json:"stdout_b64"`
+		}
+		if err := json.Unmarshal([]byte(said.stdout), &passed); err != nil {
+			b.Fatal(err)
+		}
+		direct := g.shell(ask("--cacert " + roots))
+		for where, out := range map[string]string{"inside": string(passed.Stdout), "direct": direct} {
+			report(b, where, out, map[string]int{"kept": requests, "new": connections})
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// report reports the quantiles of what curl measured, in milliseconds. The first request of
+// those that are kept alive opens the connection and is left out.
+func report(b *testing.B, where, out string, want map[string]int) {
+	b.Helper()
+	times := map[string][]float64{}
+	for line := range strings.Lines(out) {
+		var kind string
+		var seconds float64
+		if _, err := fmt.Sscan(line, &kind, &seconds); err != nil {
+			b.Fatalf("%q: %v", line, err)
+		}
+		times[kind] = append(times[kind], seconds*1000)
+	}
+	for kind, n := range want {
+		list := times[kind]
+		if len(list) != n {
+			b.Fatalf("%s: %d requests of %d", where, len(list), n)
+		}
+		if kind == "kept" {
+			list = list[1:]
+		}
+		slices.Sort(list)
+		b.ReportMetric(list[len(list)/2], where+"-"+kind+"-p50-ms")
+		b.ReportMetric(list[len(list)*99/100], where+"-"+kind+"-p99-ms")
+	}
 }
