@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -345,4 +346,47 @@ func TestDenialsAreText(t *testing.T) {
 			t.Errorf("%q", body)
 		}
 	}
+}
+
+// recording is a dialer that keeps which networks were permitted.
+type recording struct {
+	Dialer
+	mu       sync.Mutex
+	networks []string
+}
+
+func (r *recording) Dial(ctx context.Context, to destination.Authority, networks []netip.Prefix) (net.Conn, netip.AddrPort, error) {
+	r.mu.Lock()
+	r.networks = append(r.networks, fmt.Sprint(networks))
+	r.mu.Unlock()
+	return r.Dialer.Dial(ctx, to, networks)
+}
+
+// A connection that one rule permits is not used for what another one permits.
+func TestConnectionsAreSharedAmongTheSameNetworks(t *testing.T) {
+	both(t, func(t *testing.T, h2 bool) {
+		var dialer *recording
+		s := open(t, func(c *Config) {
+			dialer = &recording{Dialer: c.Dialer}
+			c.Dialer = dialer
+		})
+		s.serveTLS(says("hello"), h2, "example.com")
+		s.gate.change = func(url destination.URL, v *Verdict) {
+			if url.Path() == "/inside" {
+				v.Networks = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+			}
+		}
+		client := s.client(h2)
+		for range 3 {
+			for _, path := range []string{"/", "/inside"} {
+				if status, body := text(t, client, "https://example.com"+path); status != 200 {
+					t.Errorf("%d %s", status, body)
+				}
+			}
+		}
+		s.proxy.Close()
+		if want := []string{"[]", "[10.0.0.0/8]"}; !slices.Equal(dialer.networks, want) {
+			t.Errorf("dialled for %v, want %v", dialer.networks, want)
+		}
+	})
 }
