@@ -91,6 +91,7 @@ env >env.txt`)
 	if r.Usage == nil || r.Usage.Tokens != 120 || r.Usage.MicroUSD != 100*3+20*15 {
 		t.Errorf("counted %+v", r.Usage)
 	}
+	g.mustRecordModels(r.ID, `"change":"model.reserved"`, `"change":"model.settled"`, "120 tokens, 600 micro-USD")
 }
 
 // At its limit a run is stopped by that name, and its work so far is kept.
@@ -113,5 +114,22 @@ func TestABudgetStopsTheRun(t *testing.T) {
 	}
 	if n := len(o.requests()); n < 4 || n > 50 {
 		t.Errorf("the provider was asked %d times; inside: %s", n, g.git("show", *r.Branch+":answers.txt"))
+	}
+	g.mustRecordModels(r.ID, `"capability":"egress.model"`)
+}
+
+// What models cost is in the ledger: what was set aside, what it came to, and what a limit
+// refused.
+func (g *garden) mustRecordModels(id run.ID, want ...string) {
+	g.t.Helper()
+	export := g.succeed("ledger", "export").stdout
+	for _, what := range want {
+		found := false
+		for line := range strings.Lines(export) {
+			found = found || strings.Contains(line, string(id)) && strings.Contains(line, what)
+		}
+		if !found {
+			g.t.Errorf("no row of the run says %s", what)
+		}
 	}
 }

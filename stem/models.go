@@ -4,6 +4,8 @@ package stem
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	neturl "net/url"
 	"strings"
@@ -128,15 +130,82 @@ type account struct{ *reach }
 
 // Reserve implements [model.Accounts].
 func (a account) Reserve(ctx context.Context, c model.Call) (int64, error) {
-	e := a.call.entry(ledger.Change)
-	e.Of, e.Run, e.Change, e.Target = &a.call.row, string(a.run), "model.reserved", string(c.Route)+" "+c.Model
+	asked := string(c.Route) + " " + c.Model
 	id, err := a.stem.state.Reserve(ctx, state.Reservation{
 		Run: a.run, Pollen: a.call.actor.Name(), At: time.Now(), Bound: c.Bound, Limits: budgetOf(*a.grant),
-	}, e)
-	if err == nil && len(c.Removed) > 0 {
-		a.removed(c)
+	}, a.row("model.reserved", asked, ""))
+	switch {
+	case fault.Is(err, fault.Denied):
+		return id, errors.Join(err, a.refused(ctx, asked, err))
+	case err == nil:
+		for _, name := range c.Removed {
+			a.once("taken out of requests to " + string(c.Route) + ": " + name)
+		}
 	}
 	return id, err
+}
+
+// row is the ledger's row for what becomes of a model request.
+func (a account) row(change, target, state string) ledger.Entry {
+	e := a.call.change(change, target)
+	e.Run, e.State = string(a.run), state
+	return e
+}
+
+// refused records that a budget refused a request. The same is asked again while a request
+// waits for another one, and is one decision.
+func (a account) refused(ctx context.Context, asked string, err error) error {
+	if !a.first("refused " + asked) {
+		return nil
+	}
+	e := a.call.entry(ledger.Decision)
+	e.Of, e.Run, e.Capability, e.Target = &a.call.row, string(a.run), "egress.model", asked
+	e.Decision, e.Fault = ledger.Deny, string(fault.Denied)
+	var f *fault.Error
+	if errors.As(err, &f) {
+		e.Rule = f.Rule
+	}
+	_, lost := a.stem.state.Record(context.WithoutCancel(ctx), e)
+	return lost
+}
+
+// once tells the Botanist something once for each run.
+func (a account) once(text string) {
+	if a.first(text) {
+		a.warn(text)
+	}
+}
+
+// first reports whether something is so for the first time in this run. It remembers a
+// bounded number of things.
+func (a account) first(what string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.said[what] || len(a.said) >= mostDestinations {
+		return false
+	}
+	if a.said == nil {
+		a.said = map[string]bool{}
+	}
+	a.said[what] = true
+	return true
+}
+
+// Settle implements [model.Accounts].
+func (a account) Settle(ctx context.Context, id int64, o model.Outcome) error {
+	return a.stem.state.Settle(ctx, id, o.Came, a.row("model.settled", fmt.Sprintf("%d tokens, %d micro-USD", o.Came.Tokens, o.Came.Spend), endOfCall(o)))
+}
+
+// Keep implements [model.Accounts].
+func (a account) Keep(ctx context.Context, id int64, o model.Outcome) error {
+	return a.stem.state.Keep(ctx, id, a.row("model.kept", "what was reserved: no usage was reported", endOfCall(o)))
+}
+
+func endOfCall(o model.Outcome) string {
+	if !o.Ended {
+		return fmt.Sprintf("%d, cut", o.Status)
+	}
+	return fmt.Sprint(o.Status)
 }
 
 // usage is what the models of a run came to; nil if it has none.
@@ -149,31 +218,6 @@ func (r *reach) usage(ctx context.Context) (*run.Usage, error) {
 		return nil, err
 	}
 	return &run.Usage{Tokens: spent.Total().Tokens, MicroUSD: spent.Total().Spend}, nil
-}
-
-// removed tells once for each thing what was taken out of the requests of a run.
-func (a account) removed(c model.Call) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, name := range c.Removed {
-		if len(a.taken) < mostDestinations && !a.taken[name] {
-			if a.taken == nil {
-				a.taken = map[string]bool{}
-			}
-			a.taken[name] = true
-			a.warn("taken out of requests to " + string(c.Route) + ": " + name)
-		}
-	}
-}
-
-// Settle implements [model.Accounts].
-func (a account) Settle(ctx context.Context, id int64, o model.Outcome) error {
-	return a.stem.state.Settle(context.WithoutCancel(ctx), id, o.Came)
-}
-
-// Keep implements [model.Accounts].
-func (a account) Keep(ctx context.Context, id int64, _ model.Outcome) error {
-	return a.stem.state.Keep(context.WithoutCancel(ctx), id)
 }
 
 // placeholder is in the place of a key inside: agents want one to be there.

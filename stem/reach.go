@@ -40,7 +40,7 @@ type reach struct {
 	seen     map[string]*run.Reach // by destination
 	refused  int
 	asked    int
-	taken    map[string]bool // out of model requests
+	said     map[string]bool // once
 	exceeded chan run.Limit  // holds the limit once one is reached
 }
 
