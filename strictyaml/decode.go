@@ -91,8 +91,9 @@ func (d decoder) document(data []byte) (*yaml.Node, error) {
 	} else if err != nil {
 		return nil, d.syntax(data, err)
 	}
-	if err := stream.Decode(new(yaml.Node)); err == nil {
-		return nil, d.refuse(document.Line, "the file holds more than one document").WithHint("remove what follows `---`")
+	var second yaml.Node
+	if err := stream.Decode(&second); err == nil {
+		return nil, d.refuse(second.Line, "the file holds more than one document").WithHint("remove what follows `---`")
 	} else if !errors.Is(err, io.EOF) {
 		return nil, d.syntax(data, err)
 	}

@@ -159,7 +159,7 @@ func TestWhatEditorsDoNotShow(t *testing.T) {
 func TestEveryErrorHasALine(t *testing.T) {
 	for text, want := range map[string]string{
 		"free:\n  a: *none\nitems: []\n":                     "f:3: unknown anchor 'none' referenced",
-		"free: {a: b}\n---\n%YAML 1.2\n":                     "f:1: the file holds more than one document",
+		"free: {a: b}\n---\n%YAML 1.2\n":                     "f:3: the file holds more than one document",
 		"free: {a: b}\n...\n%YAML 7.0\n---\na: b\n":          "f:4: found incompatible YAML document",
 		"free: {a: b}\n...\n%TAG ! x\n%TAG ! y\n---\na: b\n": "f:5: found duplicate %TAG directive",
 		"free:\n  a: \"\n":                                   "f:3: found unexpected end of stream",
