@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,13 +15,14 @@ import (
 // realAgent is an agent CLI as npm has it, and the names that its tools have.
 type realAgent struct {
 	route string
+	key   string // the variable that the recipe takes its key from
 	shell func(command string) (tool string, input object)
 	write func(path, content string) (tool string, input object)
 }
 
 var realAgents = map[string]realAgent{
 	"claude": {
-		route: "anthropic",
+		route: "anthropic", key: "ANTHROPIC_API_KEY",
 		shell: func(command string) (string, object) {
 			return "Bash", object{"command": command, "description": "work"}
 		},
@@ -31,28 +31,33 @@ var realAgents = map[string]realAgent{
 		},
 	},
 	"codex": {
-		route: "openai",
+		route: "openai", key: "OPENAI_API_KEY",
 		shell: func(command string) (string, object) { return "exec_command", object{"cmd": command} },
 		write: func(path, content string) (string, object) {
-			return "exec_command", object{"cmd": "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: " + path + "\n+" + strings.TrimSuffix(content, "\n") + "\n*** End Patch\nEOF"}
+			return "exec_command", object{"cmd": "apply_patch <<'EOF'\n" + patch(path, content) + "\nEOF"}
 		},
 	},
 	"opencode": {
-		route: "openai",
+		route: "openai", key: "OPENAI_API_KEY",
 		shell: func(command string) (string, object) {
 			return "bash", object{"command": command, "description": "work"}
 		},
 		write: func(path, content string) (string, object) {
-			return "write", object{"filePath": "/workspace/" + path, "content": content}
+			return "apply_patch", object{"patchText": patch(path, content)}
 		},
 	},
 	"pi": {
-		route: "anthropic",
+		route: "anthropic", key: "ANTHROPIC_API_KEY",
 		shell: func(command string) (string, object) { return "bash", object{"command": command} },
 		write: func(path, content string) (string, object) {
 			return "write", object{"path": path, "content": content}
 		},
 	},
+}
+
+// patch adds a file of one line, in the form that OpenAI's models are taught.
+func patch(path, line string) string {
+	return "*** Begin Patch\n*** Add File: " + path + "\n+" + strings.TrimSuffix(line, "\n") + "\n*** End Patch"
 }
 
 func TestAgentClaude(t *testing.T)   { completesATask(t, "claude") }
@@ -61,22 +66,21 @@ func TestAgentOpencode(t *testing.T) { completesATask(t, "opencode") }
 func TestAgentPi(t *testing.T)       { completesATask(t, "pi") }
 
 func TestAgentsAsOrdinaryUser(t *testing.T) {
-	agentModules(t, "claude")
-	asOrdinaryUser(t, "TestAgentClaude", "TENDRIL_TEST_AGENTS="+os.Getenv("TENDRIL_TEST_AGENTS"))
+	agentsDir(t, "claude")
+	asOrdinaryUser(t, "TestAgentClaude", "TENDRIL_TEST_AGENTS="+os.Getenv("TENDRIL_TEST_AGENTS"), "TENDRIL_TEST_RECIPES="+recipes(t))
 }
 
-// agentModules is where npm has put the agents, and skips where it has not.
-func agentModules(t *testing.T, program string) string {
+// agentsDir is where npm has put the agents, and skips where it has not.
+func agentsDir(t *testing.T, program string) string {
 	t.Helper()
 	dir := os.Getenv("TENDRIL_TEST_AGENTS")
 	if dir == "" {
 		t.Skip("TENDRIL_TEST_AGENTS is not set: scripts/agents DIR puts the agents there")
 	}
-	modules := filepath.Join(dir, "node_modules")
-	if _, err := os.Stat(filepath.Join(modules, ".bin", program)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".bin", program)); err != nil {
 		t.Skipf("%s is not installed: %v", program, err)
 	}
-	return modules
+	return dir
 }
 
 // script is a small task with what goes wrong on the way.
@@ -103,30 +107,29 @@ func (a realAgent) script(name string) []turn {
 const lookForToken = `printf 'hny-%s' 5f1d0c2e >/tmp/decoy; grep -alFf /tmp/decoy /proc/[0-9]*/environ /proc/[0-9]*/cmdline; ` +
 	`find / \( -path /proc -o -path /sys -o -path /usr -o -name node_modules \) -prune -o -type f -size -256k -exec grep -lFf /tmp/decoy {} +`
 
-// An agent CLI from npm does a task inside: five turns and more, a limit, a stream that
-// breaks and a tool that fails among them. Its model is asked over the route, with a key
-// that is attached outside, and what was used is counted.
+// An agent CLI from npm does a task inside, by the recipe of docs/agents.md: five turns
+// and more, a limit, a stream that breaks and a tool that fails among them. Its model is
+// asked over the route, with a key that is attached outside, and what was used is counted.
 func completesATask(t *testing.T, name string) {
-	modules := agentModules(t, name)
+	dir := agentsDir(t, name)
 	agent := realAgents[name]
 	g := newGarden(t)
 	o := g.goOutside(t)
 	model := &scriptedModel{turns: agent.script(name), key: honeytoken}
 	o.Config.Handler = model
-	g.permitAgent(o, name, modules)
 
-	// A task that could be taken for an option.
-	p := g.tendril("--json", "grow", "--substrate", "handbook", "--wall", "90s", "--agent", name, "--", "--help is what this prompt begins with: greet me")
+	p := g.follow(recipeOf(t, name), o, agent, dir)
 	var r run.Run
-	if err := json.Unmarshal([]byte(p.stdout), &r); err != nil {
-		t.Fatalf("%+v: %v", p, err)
+	if err := json.Unmarshal([]byte(p), &r); err != nil {
+		t.Fatalf("%s: %v", p, err)
 	}
 	logs := g.tendril("run", "logs", string(r.ID))
 	said := logs.stdout + logs.stderr
-	if p.status != 0 || r.State != run.Fruited || r.Branch == nil {
-		t.Fatalf("status %d, %s: %s\n%v\n%s", p.status, r.State, p.stderr, model.problems, said)
+	watched := g.tendril("run", "watch", string(r.ID))
+	if r.State != run.Fruited || r.Branch == nil || r.Exit == nil || r.Exit.Failed() {
+		t.Fatalf("%s\n%q\n%s", p, model.problems, said)
 	}
-	t.Logf("%d ms, %d requests", *r.DurationMS, model.asked)
+	t.Logf("%d ms, %d requests\n%s", *r.DurationMS, model.asked, watched.stderr)
 	fruit := g.git("show", "--format=", *r.Branch)
 	for file, want := range map[string]string{"greeting.txt": "hello from " + name, "old.txt": "old\nnew", "found.txt": "/tmp/decoy"} {
 		if got := g.git("show", *r.Branch+":"+file); got != want {
@@ -145,34 +148,114 @@ func completesATask(t *testing.T, name string) {
 	if !strings.Contains(said, scriptedText) {
 		t.Errorf("the agent does not say what the model said:\n%s", said)
 	}
-	if strings.Contains(fruit+said+p.stderr, honeytoken) {
+	if strings.Contains(fruit+said+watched.stdout+watched.stderr+p, honeytoken) {
 		t.Error("the key came inside")
 	}
 }
 
-// permitAgent lets the Botanist ask the model m-1 over the agent's route.
-func (g *garden) permitAgent(o *outside, name, modules string) {
+// recipe is what a reader of docs/agents.md does to have one agent work.
+type recipe struct {
+	files    map[string]string // of the configuration directory
+	commands []string
+}
+
+// recipes is the document's text. An ordinary user may be unable to read the checkout.
+func recipes(t *testing.T) string {
+	t.Helper()
+	if text := os.Getenv("TENDRIL_TEST_RECIPES"); text != "" {
+		return text
+	}
+	text, err := os.ReadFile("../docs/agents.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The recipes install what the tests run.
+func TestRecipesAreOfTheTestedVersions(t *testing.T) {
+	script, err := os.ReadFile("../scripts/agents")
+	if err != nil {
+		t.Skip("this is not a checkout")
+	}
+	for name := range realAgents {
+		installed := 0
+		for _, command := range recipeOf(t, name).commands {
+			packages, ok := strings.CutPrefix(command, "npm install --prefix /opt/agents ")
+			for _, one := range strings.Fields(packages) {
+				if ok && strings.Contains(string(script), one) {
+					installed++
+				} else if ok {
+					t.Errorf("%s installs %s, which scripts/agents does not", name, one)
+				}
+			}
+		}
+		if installed == 0 {
+			t.Errorf("%s is not installed", name)
+		}
+	}
+}
+
+// recipeOf takes from the document the blocks at the beginning of the chapter that the
+// agent's section is in, and those of that section.
+func recipeOf(t *testing.T, name string) recipe {
+	t.Helper()
+	r := recipe{files: map[string]string{}}
+	for chapter := range strings.SplitSeq(recipes(t), "\n## ") {
+		sections := strings.Split(chapter, "\n### ")
+		for _, section := range sections[1:] {
+			if strings.HasPrefix(section, name+"\n") {
+				r.take(sections[0])
+				r.take(section)
+			}
+		}
+	}
+	if len(r.files) != 3 || len(r.commands) < 4 {
+		t.Fatalf("the recipe for %s is %+v", name, r)
+	}
+	return r
+}
+
+func (r *recipe) take(text string) {
+	blocks := strings.Split(text, "```")
+	for i := 1; i < len(blocks); i += 2 {
+		if content, ok := strings.CutPrefix(blocks[i], "yaml\n# "); ok {
+			file, content, _ := strings.Cut(content, "\n")
+			r.files[file] = content
+		} else if commands, ok := strings.CutPrefix(blocks[i], "sh\n"); ok {
+			r.commands = append(r.commands, strings.Split(strings.TrimSpace(commands), "\n")...)
+		}
+	}
+}
+
+// follow does what the recipe says, with the server outside in the place of the provider,
+// the installed agents in the place of those that npm would fetch, and a task that could be
+// taken for an option. It returns what the last command printed.
+func (g *garden) follow(r recipe, o *outside, agent realAgent, dir string) (printed string) {
 	g.t.Helper()
-	agent := realAgents[name]
-	g.succeed("substrate", "add", "handbook", "--path", g.repo)
-	dir := filepath.Join(g.home, ".config", "tendril")
-	secret := filepath.Join(g.home, "api.key")
-	for file, text := range map[string]string{
-		filepath.Join(dir, "tendril.yaml"): fmt.Sprintf("version: 1\nroutes:\n  %s: {url: \"https://%s\", networks: [127.0.0.0/8]}\nagents:\n  %s: {toolchain: [%[4]s, %[4]s/.bin]}\n",
-			agent.route, net.JoinHostPort(o.host, o.port), name, modules),
-		filepath.Join(dir, "prices.yaml"): fmt.Sprintf("version: 1\nprices:\n  - {route: %s, model: m-1, input: 3000000, output: 15000000, cache_read: 300000, cache_write: 3750000, max_output: 8192}\n", agent.route),
-		filepath.Join(dir, "grants.yaml"): fmt.Sprintf("version: 1\ngrants:\n  - pollen: botanist\n    substrates: [handbook]\n    classes: [sprout.grow]\n"+
-			"    credentials: [model-api]\n    models: [{route: %s, models: [m-1]}]\n    limits: {tokens: 10000000, spend: 50.00 USD}\n", agent.route),
-		secret: honeytoken,
-	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	config := filepath.Join(g.home, ".config", "tendril")
+	r.files["tendril.yaml"] += fmt.Sprintf("routes:\n  %s: {url: \"https://%s\", networks: [127.0.0.0/8]}\n", agent.route, net.JoinHostPort(o.host, o.port))
+	if err := os.MkdirAll(config, 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	for name, text := range r.files {
+		text = strings.ReplaceAll(text, "/opt/agents", dir)
+		if err := os.WriteFile(filepath.Join(config, name), []byte(text), 0o600); err != nil {
 			g.t.Fatal(err)
 		}
 	}
-	g.succeed("grant", "check")
-	attach := []string{"--header", "x-api-key"}
-	if agent.route == "openai" {
-		attach = []string{"--header", "Authorization", "--template", "Bearer {secret}"}
+	g.env = append(g.env, agent.key+"="+honeytoken)
+	words := strings.NewReplacer(
+		"--host api.anthropic.com", "--host "+o.host+" --port "+o.port, "--host api.openai.com", "--host "+o.host+" --port "+o.port,
+		"tendril grow", "tendril --json grow --wall 90s", `"make the failing test pass"`, `-- "--help is what this begins with: greet me"`,
+	)
+	for _, command := range r.commands {
+		if strings.HasPrefix(command, "npm ") {
+			continue
+		}
+		printed = g.shell(`cd "$1"; binary=$2 errors=$3
+			tendril() { "$binary" "$@" 2>"$errors" || { cat "$errors"; return 1; }; }
+			`+words.Replace(command), g.repo, g.binary, filepath.Join(filepath.Dir(g.repo), "errors"))
 	}
-	g.succeed(slices.Concat([]string{"credential", "add", "model-api", "--file", secret, "--host", o.host, "--port", o.port, "--method", "POST", "--path", "/v1/*"}, attach)...)
+	return printed
 }

@@ -57,12 +57,13 @@ printf %s "$1" | pi --print --offline --no-session --provider anthropic --model 
 			Route: budget.Anthropic,
 		},
 		// A task that begins with a dash has to come from a file. What counts is the working
-		// tree, so it makes no commits.
+		// tree: it makes no commits there, and what it keeps for itself goes.
 		"aider": {
 			Command: Command{
-				"sh", "-c", `printf %s "$1" >"$TMPDIR/task" &&
-exec aider --yes-always --no-auto-commits --no-gitignore --no-check-update --no-show-release-notes --no-show-model-warnings \
-	--analytics-disable --model "openai/$2" --message-file "$TMPDIR/task"`, "aider", promptPlace, modelPlace,
+				"sh", "-c", `printf %s "$1" >"$TMPDIR/task"
+aider --yes-always --no-auto-commits --no-gitignore --no-check-update --no-show-release-notes --no-show-model-warnings --analytics-disable \
+	--chat-history-file "$TMPDIR/chat" --input-history-file "$TMPDIR/input" --model "openai/$2" --message-file "$TMPDIR/task"
+status=$?; rm -rf .aider.tags.cache.*; exit $status`, "aider", promptPlace, modelPlace,
 			},
 			Route: budget.OpenAI,
 		},
