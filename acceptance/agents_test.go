@@ -178,7 +178,7 @@ func TestRecipesAreOfTheTestedVersions(t *testing.T) {
 	if err != nil {
 		t.Skip("this is not a checkout")
 	}
-	for name := range realAgents {
+	for _, name := range []string{"claude", "codex", "opencode", "pi"} {
 		installed := 0
 		for _, command := range recipeOf(t, name).commands {
 			packages, ok := strings.CutPrefix(command, "npm install --prefix /opt/agents ")
