@@ -129,11 +129,21 @@ func (w way) read(t *http.Transport, path string) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, answer.Body, make([]byte, 64<<10))
 }
 
-// getAnew asks on a connection of its own.
+// getAnew asks on a connection of its own, and ends it.
 func (w way) getAnew() error {
 	t := w.transport()
-	defer t.CloseIdleConnections()
-	return w.get(t)
+	var conn net.Conn // closed here: the transport keeps one that is idle only after the answer was read
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var dialer net.Dialer
+		var err error
+		conn, err = dialer.DialContext(ctx, network, address)
+		return conn, err
+	}
+	err := w.get(t)
+	if conn != nil {
+		conn.Close()
+	}
+	return err
 }
 
 // each measures the road against each of the others; one that is not here is skipped.
