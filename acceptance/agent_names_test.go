@@ -94,7 +94,7 @@ func TestAgentsThatAreRefused(t *testing.T) {
 		{[]string{"--substrate", "handbook", "--agent", "codecs", "x"}, "did you mean codex?"},
 		{[]string{"--substrate", "handbook", "--agent", "stand-in"}, "nothing for the agent to do"},
 		{[]string{"--substrate", "handbook", "--agent", "stand-in", "x", "--", "true"}, "takes no command after --"},
-		{[]string{"--substrate", "handbook", "make"}, "no agent"},
+		{[]string{"--substrate", "handbook", "make"}, "a task needs --agent"},
 		{[]string{"--substrate", "handbook", "--model", "m-1", "--", "true"}, "no agent"},
 	} {
 		p := g.tendril(append([]string{"grow"}, test.args...)...)

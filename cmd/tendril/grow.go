@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,10 +32,10 @@ type workFlags struct {
 	Base      string     `placeholder:"REV" help:"The commit to start from: a branch, a tag or an id (default: HEAD)."`
 	Dirty     bool       `help:"Start from a snapshot of the working tree, uncommitted changes included."`
 	Provider  string     `placeholder:"NAME" help:"The wall to use (default: the strongest that is ready)."`
-	AskOwn    string     `name:"ask" placeholder:"TASK" help:"Let the built-in agent do this; with --agent, that one."`
-	Agent     string     `placeholder:"NAME" help:"Let this agent do what is asked: claude, codex, opencode, pi, aider, sprout (built in), or one of tendril.yaml."`
+	Task      string     `arg:"" optional:"" help:"What the agent is to do (after -- if it begins with a dash)."`
+	Agent     string     `placeholder:"NAME" help:"Let this agent do the task: claude, codex, opencode, pi, aider, sprout (built in), or one of tendril.yaml."`
+	Ask       string     `placeholder:"TASK" help:"Let the built-in agent do this; with --agent, that one."`
 	Model     string     `placeholder:"NAME" help:"The model that the agent asks (default: the first that the grant names)."`
-	Ask       string     `arg:"" optional:"" placeholder:"TASK" help:"What the agent is to do."`
 	Env       []string   `sep:"none" placeholder:"NAME=VALUE" help:"A variable for the Sprout. Nothing is inherited."`
 	Fetch     []string   `sep:"none" placeholder:"URL=PATH" help:"Fetch this file before the work, as the grant permits, and put it there; URL#sha256=HEX=PATH takes no other file."`
 	Stdin     bool       `short:"i" help:"Pass stdin to the Sprout."`
@@ -46,23 +47,16 @@ type workFlags struct {
 // function gives the caller's terminal back.
 func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capability.Work, func(), error) {
 	none := func() {}
-	if err := f.asked(); err != nil {
+	argv, agent, task, err := f.asked(c.argv)
+	if err != nil {
 		return ctx, capability.Work{}, none, err
-	}
-	if c.argv == nil && f.Agent == "" && f.Ask == "" {
-		return ctx, capability.Work{}, none, fault.New(fault.Invalid, "the command for the Sprout is missing").
-			WithHint("put it after --, as in: tendril grow -- make test")
 	}
 	substrate, err := substrateArgument(f.Substrate)
 	if err != nil {
 		return ctx, capability.Work{}, none, err
 	}
-	argv, ask := c.argv, f.Ask
-	if f.Agent != "" && ask == "" && len(argv) == 1 { // a task that begins with a dash
-		argv, ask = nil, argv[0]
-	}
 	work := capability.Work{
-		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: f.Agent, Ask: ask, Model: f.Model, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
+		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: agent, Ask: task, Model: f.Model, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
 	}
 	if work.Fetch, err = fetchArguments(f.Fetch); err != nil {
 		return ctx, work, none, err
@@ -81,18 +75,23 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 	return capability.WithResizes(ctx, terminal.resizes), work, restore, nil
 }
 
-// asked takes the task from --ask, and the built-in agent where none is named.
-func (f *workFlags) asked() error {
-	switch {
-	case f.AskOwn == "":
-		return nil
+// asked is exactly one of a command and a task with its agent, which is the built-in one
+// where --ask names no other.
+func (f *workFlags) asked(argv []string) (_ []string, agent, task string, err error) {
+	switch agent, task = f.Agent, cmp.Or(f.Ask, f.Task); {
+	case f.Ask != "" && f.Task != "":
+		err = fault.New(fault.Invalid, "the task is given twice, with --ask and without").WithHint("leave one of them out")
 	case f.Ask != "":
-		return fault.New(fault.Invalid, "the task is given twice, with --ask and without").WithHint("leave one of them out")
-	case f.Agent == "":
-		f.Agent = "sprout"
+		agent = cmp.Or(agent, "sprout")
+	case agent != "" && task == "" && len(argv) == 1:
+		argv, task = nil, argv[0]
+	case agent == "" && task != "":
+		err = fault.New(fault.Invalid, "unexpected argument %s; a Sprout's command stands after --, and a task needs --agent", task)
+	case argv == nil && agent == "":
+		err = fault.New(fault.Invalid, "the command for the Sprout is missing").
+			WithHint("put it after --, as in: tendril grow -- make test")
 	}
-	f.Ask = f.AskOwn
-	return nil
+	return argv, agent, task, err
 }
 
 // fetchArguments reads URL=PATH, with a digest as pip writes it behind the URL.
@@ -120,6 +119,7 @@ type growCommand struct {
 // Help is what grow's help says beyond its one line.
 func (*growCommand) Help() string {
 	return "The command stands after --, as in: tendril grow --wall 30m -- make test\n\n" +
+		"Or an agent does a task: tendril grow --agent codex 'make the failing test pass' (docs/agents.md).\n\n" +
 		"It runs in /workspace, over the tree of the base commit, as a user of its own, without network and " +
 		"without anything of yours but the toolchain below /usr (docs/terrarium.md). What it changed becomes one " +
 		"commit on tendril/RUN. stdout gets one line that names the branch; progress, the Sprout's output and " +
