@@ -119,6 +119,8 @@ func completesATask(t *testing.T, name string) {
 	o.Config.Handler = model
 
 	p := g.follow(recipeOf(t, name), o, agent, dir)
+	model.mu.Lock()
+	defer model.mu.Unlock()
 	var r run.Run
 	if err := json.Unmarshal([]byte(p), &r); err != nil {
 		t.Fatalf("%s: %v", p, err)
