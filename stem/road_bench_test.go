@@ -104,6 +104,12 @@ func (w way) transport() *http.Transport {
 	t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.roots}, MaxIdleConnsPerHost: 2000, ReadBufferSize: 64 << 10}
 	if w.proxy != nil {
 		t.Proxy = http.ProxyURL(w.proxy)
+		t.OnProxyConnectResponse = func(_ context.Context, _ *neturl.URL, _ *http.Request, answer *http.Response) error {
+			if answer.StatusCode != http.StatusOK {
+				return fmt.Errorf("the proxy says %s: %v", answer.Status, answer.Header)
+			}
+			return nil
+		}
 	}
 	return t
 }
