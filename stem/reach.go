@@ -162,6 +162,11 @@ func (g gate) Request(ctx context.Context, url destination.URL, method string) (
 	return g.decide(ctx, url.Origin(), method, url.String(), d, bound)
 }
 
+// Misled implements [proxy.Gate].
+func (g gate) Misled(ctx context.Context, to destination.Authority, rule, reason string) error {
+	return nil
+}
+
 // decide records the decision, and makes a verdict of it. What the Sprout asked for
 // beyond the destination is its own: the ledger has a digest of it.
 func (g gate) decide(ctx context.Context, to, method, url string, d destination.Decision, bound []credential.Named) (proxy.Verdict, error) {

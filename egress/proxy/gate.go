@@ -22,6 +22,14 @@ type Gate interface {
 
 	// Request decides one HTTP request.
 	Request(ctx context.Context, url destination.URL, method string) (Verdict, error)
+
+	// Misled is told of a request that is refused before there is anything to decide: it
+	// is malformed, or for another server than its connection. It is told once for each,
+	// before the refusal is answered. to is the server that the connection is for, the
+	// zero value if it is for none. rule and reason are the proxy's own words, of bounded
+	// length and escaped: nothing of the request but a name. An error says that there were
+	// too many, and ends the connection.
+	Misled(ctx context.Context, to destination.Authority, rule, reason string) error
 }
 
 // Verdict is a decision about a request. The zero Verdict refuses.

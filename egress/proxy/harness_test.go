@@ -60,6 +60,8 @@ type gate struct {
 	told     sync.Cond
 	decided  []string
 	outcomes []Outcome // of requests and tunnels
+	misled   []string  // server, rule and reason of each that was refused undecided
+	patience int       // how many of them there may be; 0: as many as there are
 	open     int       // decisions whose outcome nobody has told yet
 	pending  int       // of them, those that are no inspected CONNECT
 }
@@ -99,6 +101,20 @@ func (g *gate) Request(_ context.Context, url destination.URL, method string) (V
 		g.change(url, &v)
 	}
 	return v, nil
+}
+
+func (g *gate) Misled(_ context.Context, to destination.Authority, rule, reason string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	server := ""
+	if to != (destination.Authority{}) {
+		server = to.String()
+	}
+	g.misled = append(g.misled, strings.TrimSpace(server+" "+rule+": "+reason))
+	if g.patience > 0 && len(g.misled) > g.patience {
+		return fault.New(fault.Denied, "too many")
+	}
+	return nil
 }
 
 func (g *gate) log() []string {
