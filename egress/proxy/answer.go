@@ -12,9 +12,10 @@ import (
 	"tendril/fault"
 )
 
-// receive counts what is read of an answer's body, and has the answer looked through.
+// receive counts an answer, its body while that is read, and has the answer looked through.
 func receive(response *http.Response, v Verdict, count *atomic.Int64) *denial {
-	response.Body = countedBody{response.Body, count}
+	count.Add(responseSize(response))
+	response.Body = &countedBody{ReadCloser: response.Body, response: response, count: count}
 	if v.Response == nil {
 		return nil
 	}
@@ -39,7 +40,11 @@ func (p *Proxy) broken(ctx context.Context, err error, url destination.URL) (*de
 	if errors.As(err, &f) && f.Kind == fault.Denied {
 		return notPassed(err), Leak
 	}
-	return p.failed(ctx, err, url.Authority())
+	d, failure := p.failed(ctx, err, url.Authority())
+	if failure == Cut {
+		d = refuse(http.StatusBadGateway, ruleUpstream, "the answer of %s was cut", url.Authority())
+	}
+	return d, failure
 }
 
 // answer passes an answer on. If it cannot be passed on whole, the client's stream is
@@ -102,14 +107,19 @@ func (w flushing) Write(p []byte) (int, error) {
 
 func (f *forwarding) flush() error { return http.NewResponseController(f.w).Flush() }
 
-// countedBody counts what is read of a body.
+// countedBody counts what is read of a body, and the trailer after it.
 type countedBody struct {
 	io.ReadCloser
-	count *atomic.Int64
+	response *http.Response // nil after its end
+	count    *atomic.Int64
 }
 
-func (b countedBody) Read(p []byte) (int, error) {
+func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.count.Add(int64(n))
+	if err == io.EOF && b.response != nil {
+		b.count.Add(fieldsSize(b.response.Trailer))
+		b.response = nil
+	}
 	return n, err
 }

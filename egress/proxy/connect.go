@@ -18,12 +18,17 @@ import (
 // the client sends after it.
 func (p *Proxy) connect(ctx context.Context, c *clientConn, rest io.Reader, h *head) {
 	to, err := destination.ParseAuthority(h.target)
-	if err != nil {
-		unjudged(err).send(c, h.accept)
-		return
+	var d *denial
+	switch {
+	case err != nil:
+		d = unjudged(err)
+	case h.host != "" && !names(h.host, destination.HTTPS, to):
+		d = otherHost(h.host).of(h.method, to.String())
 	}
-	if h.host != "" && !names(h.host, destination.HTTPS, to) {
-		otherHost().of(h.method, to.String()).send(c, h.accept)
+	if d != nil {
+		if p.misled(ctx, destination.Authority{}, d) == nil {
+			d.send(c, h.accept)
+		}
 		return
 	}
 	if p.bytes.exhausted() {
@@ -60,7 +65,7 @@ func (p *Proxy) inspect(ctx context.Context, c *clientConn, rest io.Reader, to d
 	if failure != "" {
 		return failure
 	}
-	s := newSession(to, nil)
+	s := newSession(to, nil, c)
 	below := &multiplexed{replayed{c, io.MultiReader(bytes.NewReader(opening), rest)}, s}
 	secure := tls.Server(below, &tls.Config{
 		MinVersion:             tls.VersionTLS12,

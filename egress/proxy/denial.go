@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tendril/destination"
 	"tendril/display"
 	"tendril/fault"
 )
@@ -91,6 +93,26 @@ func unjudged(err error) *denial {
 		}
 	}
 	return refuse(http.StatusInternalServerError, ruleEgress, "there is no decision, because of a fault in Tendril")
+}
+
+// longestReason is for what the gate is told, in bytes.
+const longestReason = 200
+
+// misled tells the gate of a denial that it was not asked about.
+func (p *Proxy) misled(ctx context.Context, to destination.Authority, d *denial) error {
+	rule := d.fault.Rule
+	if rule == "" { // package destination names none
+		rule = ruleHTTP
+	}
+	return p.gate.Misled(ctx, to, rule, clip(display.Line(d.fault.Detail), longestReason))
+}
+
+// clip cuts a text, and shows that it did.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // render returns the header and the body. What is hostile in it is escaped.

@@ -81,7 +81,11 @@ func (p *Proxy) hop(ctx context.Context, gate Gate, url destination.URL, home bo
 		return next, err
 	}
 	var outcome Outcome
-	defer func() { verdict.done(outcome) }()
+	var received atomic.Int64
+	defer func() {
+		outcome.Received = received.Load()
+		verdict.done(outcome)
+	}()
 	if !verdict.Allowed {
 		outcome.Failure = Refused
 		return next, deniedBy(verdict).fault
@@ -90,10 +94,12 @@ func (p *Proxy) hop(ctx context.Context, gate Gate, url destination.URL, home bo
 		verdict.Attach, verdict.Response = nil, nil
 	}
 	out, d := newRequest(ctx, http.MethodGet, url)
+	var size int64
 	if d == nil {
 		out.Header.Set("Accept", "*/*")
 		out.Header.Set("Accept-Encoding", "identity")
 		out.Header.Set("User-Agent", "tendril")
+		size = requestSize(out)
 		d = attach(out, verdict, url)
 	}
 	if d != nil {
@@ -101,14 +107,15 @@ func (p *Proxy) hop(ctx context.Context, gate Gate, url destination.URL, home bo
 		return next, d.fault
 	}
 	response, address, err := p.upstreams.roundTrip(out, verdict.Networks)
-	outcome.Address = address
+	if outcome.Address = address; address.IsValid() {
+		outcome.Sent = size
+	}
 	if err != nil {
 		d, outcome.Failure = p.failed(ctx, err, url.Authority())
 		return next, d.fault
 	}
 	defer func() { _ = response.Body.Close() }() // which may have been replaced by then
 	outcome.Status = response.StatusCode
-	var received atomic.Int64
 	if d := receive(response, verdict, &received); d != nil {
 		outcome.Failure = Leak
 		return next, d.fault
@@ -132,7 +139,9 @@ func (p *Proxy) hop(ctx context.Context, gate Gate, url destination.URL, home bo
 		d, outcome.Failure = p.broken(ctx, err, url)
 		err = d.fault
 	}
-	outcome.Received = received.Load()
+	if outcome.Failure == Cut {
+		err = fault.New(fault.Unavailable, "the answer of %s was cut after %d bytes", url.Authority(), written.Load()).WithRule(ruleUpstream)
+	}
 	return next, err
 }
 

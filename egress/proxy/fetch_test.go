@@ -68,7 +68,7 @@ func TestFetch(t *testing.T) {
 		failure Failure
 	}{
 		"/f":          {fault.Denied, "more than the 79999 bytes", Refused},
-		"/part":       {fault.Unavailable, "example.com", Cut},
+		"/part":       {fault.Unavailable, "the answer of example.com:443 was cut after 4 bytes", Cut},
 		"/206":        {fault.Unavailable, "status 206", ""},
 		"/none":       {fault.Unavailable, "status 404", ""},
 		"/forbidden/": {fault.Unavailable, "status 404", ""},

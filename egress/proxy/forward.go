@@ -44,6 +44,7 @@ type forwarding struct {
 	url     destination.URL
 	verdict Verdict
 
+	head     int64        // size of the request's
 	body     *requestBody // nil: there is none
 	address  netip.AddrPort
 	status   int
@@ -53,8 +54,11 @@ type forwarding struct {
 
 func (f *forwarding) outcome() Outcome {
 	o := Outcome{Address: f.address, Status: f.status, Received: f.received.Load(), Failure: f.failure}
+	if f.address.IsValid() {
+		o.Sent = f.head
+	}
 	if f.body != nil {
-		o.Sent = f.body.sent.Load()
+		o.Sent += f.body.sent.Load()
 	}
 	return o
 }

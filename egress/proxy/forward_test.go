@@ -328,6 +328,10 @@ func (g failingGate) Connect(context.Context, destination.Authority) (Verdict, e
 	return Verdict{Allowed: true}, g.err
 }
 
+func (g failingGate) Misled(context.Context, destination.Authority, string, string) error {
+	return g.err
+}
+
 func (g failingGate) Request(context.Context, destination.URL, string) (Verdict, error) {
 	return Verdict{Allowed: true}, g.err
 }

@@ -88,11 +88,17 @@ const (
 
 // Outcome is what became of a request or of a tunnel.
 type Outcome struct {
-	Address  netip.AddrPort // what was spoken to; the zero value if nothing was
-	Status   int            // of the upstream's answer; 0 if there was none
-	Sent     int64          // bytes of the request's body, or into the tunnel
-	Received int64          // bytes of the answer's body, or out of the tunnel
-	Failure  Failure        // empty if all went well
+	Address netip.AddrPort // what was spoken to; the zero value if nothing was
+	Status  int            // of the upstream's answer; 0 if there was none
+	Failure Failure        // empty if all went well
+
+	// Sent and Received are bytes: of a tunnel, those in it; of a request, the request
+	// line, the fields of header and trailer, and the body, and the same of its answer;
+	// of a WebSocket, also what is said in it. The lines count as the text that HTTP/1.1
+	// has for them, whatever is spoken, and without the fields that frame the body and
+	// the credential that was attached. Nothing is sent where no connection was made.
+	Sent     int64
+	Received int64
 }
 
 // Dialer connects to what was permitted, and to nothing but an address that it has

@@ -117,6 +117,12 @@ func (g *gate) Misled(_ context.Context, to destination.Authority, rule, reason 
 	return nil
 }
 
+func (g *gate) refusals() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.misled...)
+}
+
 func (g *gate) log() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -83,6 +83,8 @@ func (h *head) take(fields []field) *denial {
 	switch {
 	case !hasHost && !h.old:
 		return malformed("it has no field host")
+	case host != "" && !isHost(host):
+		return malformed("its field host is no host")
 	case hasLength && hasCoding:
 		return malformed("it has both content-length and transfer-encoding (RFC 9112, section 6.1)")
 	case hasCoding && !strings.EqualFold(coding, "chunked"):
@@ -109,7 +111,7 @@ func (h *head) agree() *denial {
 	}
 	url, err := destination.Parse(h.target)
 	if err == nil && !names(h.host, url.Scheme(), url.Authority()) {
-		return otherHost()
+		return otherHost(h.host)
 	}
 	return nil
 }
@@ -166,6 +168,10 @@ func isTarget(s string) bool {
 	}
 	return s != ""
 }
+
+// isHost is what may stand in an authority (RFC 3986, section 3.2). What it means is for
+// package destination.
+func isHost(s string) bool { return isTarget(s) && !strings.ContainsAny(s, "\"#/<>?\\^`{|}") }
 
 // isValue is what may stand in a field (RFC 9110, section 5.5): also bytes beyond
 // ASCII, which are opaque.

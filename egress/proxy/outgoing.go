@@ -49,9 +49,11 @@ func (f *forwarding) outgoing(upgrade bool) (*http.Request, *denial) {
 				for name := range out.Trailer {
 					out.Trailer[name] = f.r.Trailer[name]
 				}
+				f.body.sent.Add(fieldsSize(out.Trailer))
 			}
 		}
 	}
+	f.head = requestSize(out)
 	if d := attach(out, f.verdict, f.url); d != nil {
 		f.failure = NoCredential
 		return nil, d

@@ -179,7 +179,7 @@ func (p *Proxy) Serve(ctx context.Context, conn Conn) {
 	case first != nil && first.method == http.MethodConnect:
 		p.connect(ctx, c, requests.source, first)
 	default:
-		p.speak(requested{c, requests, newSession(destination.Authority{}, requests)})
+		p.speak(requested{c, requests, newSession(destination.Authority{}, requests, c)})
 	}
 }
 

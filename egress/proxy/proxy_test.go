@@ -33,7 +33,7 @@ func TestRequestsAreDecidedAndPassedOn(t *testing.T) {
 				if proto := response.ProtoMajor; scheme == "https" && (proto == 2) != h2 {
 					t.Errorf("the client was answered with HTTP/%d", proto)
 				}
-				if o := s.gate.last(t); o.Status != 200 || o.Sent != 5 || o.Received != int64(len(body)) || !o.Address.IsValid() || o.Failure != "" {
+				if o := s.gate.last(t); o.Status != 200 || o.Sent < int64(len("POST /b%2F?q=%20x HTTP/1.1\r\nhello")) || o.Received <= int64(len(body)) || !o.Address.IsValid() || o.Failure != "" {
 					t.Errorf("the outcome is %+v", o)
 				}
 			}

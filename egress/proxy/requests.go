@@ -185,6 +185,9 @@ func (r *requestReader) readHead() error {
 	if err == nil && h.method == http.MethodConnect && !r.tunnels {
 		err = malformed("CONNECT is for a proxy, and the first request on its connection")
 	}
+	if err == nil {
+		err = understood(h, text)
+	}
 	if err != nil {
 		return r.refuse(err)
 	}
@@ -201,6 +204,18 @@ func (r *requestReader) readHead() error {
 		r.state = atSize
 	case h.length > 0:
 		r.state, r.left = inBody, h.length
+	}
+	return nil
+}
+
+// understood refuses what net/http does not take for a request: it would answer by
+// itself, and nobody would know.
+func understood(h *head, text []byte) error {
+	if h.method == http.MethodConnect {
+		return nil // it does not see that
+	}
+	if _, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(text))); err != nil {
+		return malformed("it has a target or a field that cannot be read")
 	}
 	return nil
 }

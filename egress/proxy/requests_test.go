@@ -99,6 +99,10 @@ var malformedRequests = map[string]string{
 	"a CONNECT with another host":     lines("CONNECT api.example:443 HTTP/1.1", "Host: evil.example:443"),
 	"a large header":                  lines(get, host, "X-A: "+strings.Repeat("a", longestHead)),
 	"many fields":                     lines(append([]string{get, host}, slicesRepeat("X-A: a", mostFields)...)...),
+	"an escape that is none":          lines("GET http://api.example/%zz HTTP/1.1", host),
+	"a host with an escape":           lines(get, "Host: api%zz.example"),
+	"a host beyond ASCII":             lines(get, "Host: \xc3\xa4.example"),
+	"a trailer that is a coding":      lines(post, host, "Transfer-Encoding: chunked", "Trailer: Transfer-Encoding") + "0\r\n\r\n",
 	"a TLS record":                    "\x16\x03\x01\x00\x05hello\r\n\r\n",
 }
 
@@ -115,6 +119,7 @@ func TestMalformedRequestsAreRefusedBeforeTheyAreDecided(t *testing.T) {
 	s.serve(says("a hole"), "api.example", "evil.example")
 	for name, request := range malformedRequests {
 		t.Run(name, func(t *testing.T) {
+			told := len(s.gate.refusals())
 			// What follows is a request for itself, to whoever misreads the first one.
 			response, body := s.ask(request + lines(get, host))
 			if response.StatusCode != 400 && response.StatusCode != 421 && response.StatusCode != 431 {
@@ -125,6 +130,9 @@ func TestMalformedRequestsAreRefusedBeforeTheyAreDecided(t *testing.T) {
 			}
 			if response.Header.Get("Tendril-Denied") == "" {
 				t.Error("it was not the proxy that refused it, but net/http")
+			}
+			if list := s.gate.refusals()[told:]; len(list) != 1 {
+				t.Errorf("told: %q", list)
 			}
 		})
 	}
@@ -157,6 +165,7 @@ func TestMalformedRequestsInTLS(t *testing.T) {
 	}
 	for name, request := range within {
 		t.Run(name, func(t *testing.T) {
+			told := len(s.gate.refusals())
 			secure := s.through("api.example", "http/1.1")
 			_, _ = io.WriteString(secure, request+lines("GET / HTTP/1.1", host))
 			response, body, err := read(bufio.NewReader(secure), "GET")
@@ -165,6 +174,9 @@ func TestMalformedRequestsInTLS(t *testing.T) {
 			}
 			if response.StatusCode != 400 && response.StatusCode != 421 && response.StatusCode != 431 {
 				t.Errorf("%d %s", response.StatusCode, body)
+			}
+			if list := s.gate.refusals()[told:]; len(list) != 1 || !strings.HasPrefix(list[0], "api.example:443 ") {
+				t.Errorf("told: %q", list)
 			}
 		})
 	}

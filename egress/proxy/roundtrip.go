@@ -3,7 +3,9 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 
 	"tendril/destination"
 	"tendril/fault"
@@ -12,8 +14,10 @@ import (
 // RoundTripper sends the requests of a program of the Stem's own on the same way as those
 // of a client: gate decides each, and what it decided is what is sent. Redirects are
 // answers like others, and nothing is sent twice. A refusal is a fault of the kind denied;
-// no answer, or one that must not come back, is unavailable or denied. The body of an
-// answer has to be closed; until then the request is under way.
+// no answer, or one that must not come back, is unavailable or denied. An error has
+// Unsent() bool in its chain, and that is true, if and only if no byte of the request can
+// have left: it never had a connection. The body of an answer has to be closed; until then
+// the request is under way.
 func (p *Proxy) RoundTripper(gate Gate) http.RoundTripper { return roundTripper{p, gate} }
 
 type roundTripper struct {
@@ -21,7 +25,25 @@ type roundTripper struct {
 	gate  Gate
 }
 
+// unsent is the error of a request that never had a connection to leave by.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+func (unsent) Unsent() bool    { return true }
+
 func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	var connected atomic.Bool
+	response, err := t.enter(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})))
+	if err != nil && !connected.Load() {
+		err = unsent{err}
+	}
+	return response, err
+}
+
+// enter waits for its turn and sends.
+func (t roundTripper) enter(r *http.Request) (*http.Response, error) {
 	p, ctx := t.proxy, r.Context()
 	url, err := destination.Parse(r.URL.String())
 	if err != nil {

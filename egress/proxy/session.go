@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -16,6 +17,7 @@ type session struct {
 	// the client knows that it asks a proxy.
 	authority destination.Authority
 
+	client   io.Closer      // the whole connection
 	requests *requestReader // nil: the connection speaks HTTP/2
 	served   int            // requests so far, of HTTP/1.1, where one follows another
 
@@ -23,8 +25,8 @@ type session struct {
 	ended sync.Once
 }
 
-func newSession(authority destination.Authority, requests *requestReader) *session {
-	s := &session{authority: authority, requests: requests}
+func newSession(authority destination.Authority, requests *requestReader, client io.Closer) *session {
+	s := &session{authority: authority, requests: requests, client: client}
 	s.tasks.Add(1)
 	return s
 }
@@ -78,14 +80,23 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	if s.requests != nil {
 		s.served++
 		if d := s.requests.refusal(s.served); d != nil {
-			d.answer(w, r)
+			p.refuseMisled(w, r, s, d)
 			return
 		}
 	}
 	url, d := s.target(r)
 	if d != nil {
-		d.answer(w, r)
+		p.refuseMisled(w, r, s, d)
 		return
 	}
 	p.forward(w, r, url)
+}
+
+// refuseMisled answers a request that is refused undecided, unless there were too many.
+func (p *Proxy) refuseMisled(w http.ResponseWriter, r *http.Request, s *session, d *denial) {
+	if p.misled(r.Context(), s.authority, d) != nil {
+		_ = s.client.Close()
+		panic(http.ErrAbortHandler)
+	}
+	d.answer(w, r)
 }

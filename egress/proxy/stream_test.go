@@ -345,7 +345,7 @@ func TestAGibibyteTakesLittleMemory(t *testing.T) {
 		if grown := int64(most.Load()) - int64(before); grown > 16<<20 {
 			t.Errorf("the heap grew by %d MiB", grown>>20)
 		}
-		if o := s.gate.last(t); o.Sent != size || o.Received != size {
+		if o := s.gate.last(t); o.Sent < size || o.Sent > size+1000 || o.Received < size || o.Received > size+1000 {
 			t.Errorf("%+v", o)
 		}
 	})

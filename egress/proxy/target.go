@@ -26,22 +26,23 @@ func (s *session) target(r *http.Request) (destination.URL, *denial) {
 		return destination.URL{}, unjudged(err)
 	}
 	if within && (url.Scheme() != destination.HTTPS || url.Authority() != s.authority) {
-		return destination.URL{}, misdirected("the target names another server than the connection was made to")
+		return destination.URL{}, misdirected("the target names another server than the connection was made to: %s", url.Authority())
 	}
 	for _, host := range append([]string{r.Host}, r.Header.Values("Host")...) {
 		if !names(host, url.Scheme(), url.Authority()) {
-			return destination.URL{}, otherHost()
+			return destination.URL{}, otherHost(host)
 		}
 	}
 	return url, nil
 }
 
-func misdirected(why string) *denial {
-	return refuse(http.StatusMisdirectedRequest, ruleAuthority, "%s", why)
+func misdirected(format string, args ...any) *denial {
+	return refuse(http.StatusMisdirectedRequest, ruleAuthority, format, args...)
 }
 
-func otherHost() *denial {
-	return misdirected("the Host of the request is not the server that it is for")
+// otherHost quotes the text of a Host field, which may be anything.
+func otherHost(host string) *denial {
+	return misdirected("the Host of the request is not the server that it is for: %+q", clip(host, 64))
 }
 
 // names reports whether the text of a Host field means an authority. Without a port it
