@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -344,5 +345,85 @@ func TestFilesAreBroughtBeforeTheWork(t *testing.T) {
 		if said := g.tendril("grow", "--substrate", "handbook", "--fetch", fetch, "--", "sh", "-c", "echo >ran.txt"); said.status != run.ExitRefused || strings.Contains(said.stdout, "branch") {
 			t.Errorf("%s: %+v", name, said)
 		}
+	}
+}
+
+// A rule that is taken away permits nothing from the next request on, also within a run
+// that began with it.
+func TestRulesAreTheGrantsOfNow(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	g.permit(o, "")
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	p := g.start("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", `
+ask() { curl -sS -m 20 -o /dev/null -w '%{http_code} %{http_connect}\n' `+base+`/ok/a; }
+echo "first $(ask)"; until test "$(ask)" = "000 403"; do :; done; echo "at last $(ask)"`)
+	g.awaitOutput(p, nil, "first 200 200")
+	grants := filepath.Join(g.home, ".config", "tendril", "grants.yaml")
+	if err := os.WriteFile(grants, []byte("version: 1\ngrants: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := p.wait()
+	var r run.Run
+	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil || said.status != 0 {
+		t.Fatalf("%+v: %v", said, err)
+	}
+	if out := g.output(r.ID); !strings.Contains(out, "at last 000 403") {
+		t.Errorf("the run said %s", out)
+	}
+}
+
+// What is turned away after it was permitted, because of where its name leads or what came
+// back, is recorded as refused.
+func TestWhatIsTurnedAwayIsRefused(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	g.permit(o, "")
+	grants := filepath.Join(g.home, ".config", "tendril", "grants.yaml")
+	text, err := os.ReadFile(grants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(grants, []byte(strings.Replace(string(text), ", networks: [127.0.0.0/8]", "", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	said := g.succeed("--json", "pass", "--substrate", "handbook", "--", "curl", "-sS", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", base+"/ok/a")
+	var passed struct{ Run run.Run }
+	if err := json.Unmarshal([]byte(said.stdout), &passed); err != nil {
+		t.Fatal(err)
+	}
+	if len(passed.Run.Egress) != 1 || passed.Run.Egress[0].Refused == 0 || len(o.requests()) != 0 {
+		t.Errorf("the record says %+v; the server saw %v", passed.Run.Egress, o.requests())
+	}
+	if export := g.succeed("ledger", "export").stdout; !strings.Contains(export, `"state":"refused"`) {
+		t.Error("the ledger does not say that it was refused")
+	}
+}
+
+// What a server sends where nothing belongs is written into no log.
+func TestNoServerWritesIntoOurLog(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	o.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, stream, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(stream, "HTTP/1.1 204 No Content\r\n\r\n%s and more", honeytoken)
+		stream.Flush()
+		io.Copy(io.Discard, conn)
+	})
+	o.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){} // HTTP/1.1 alone can be hijacked
+	g.permit(o, "")
+	base := "https://" + net.JoinHostPort(o.host, o.port)
+	said := g.tendril("pass", "--substrate", "handbook", "--", "sh", "-c", "for i in 1 2 3 4 5; do curl -sS -m 20 "+base+"/ok/a; done")
+	if strings.Contains(said.stderr, honeytoken) || strings.Contains(said.stderr, "Unsolicited") {
+		t.Errorf("stderr: %s", said.stderr)
 	}
 }

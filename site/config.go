@@ -92,6 +92,9 @@ func (b *Base) UnmarshalText(text []byte) error {
 	if strings.Contains(url.Target(), "?") {
 		return fault.New(fault.Invalid, "%q has a query", clip(string(text)))
 	}
+	if strings.HasSuffix(url.Path(), "/v1") {
+		return fault.New(fault.Invalid, "%q ends in /v1, which the route adds itself", clip(string(text))).WithHint("leave /v1 out")
+	}
 	*b = Base{url}
 	return nil
 }

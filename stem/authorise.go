@@ -11,7 +11,6 @@ import (
 	"tendril/fault"
 	"tendril/grant"
 	"tendril/policy"
-	"tendril/pollen"
 )
 
 // permit is what lets a call go on, and how far.
@@ -39,7 +38,11 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 		case capability.Observe, capability.Control:
 			return permit{rule: builtIn}, nil
 		case capability.Grow:
-			return permit{rule: builtIn, reach: s.botanistsReach(d, in)}, nil
+			p := permit{rule: builtIn}
+			if reaching(d) {
+				p.reach = s.reachOf(a, d.Name, in)
+			}
+			return p, nil
 		}
 	} else if d.Branch == capability.Control {
 		return permit{}, fault.New(fault.Denied, "it is the Botanist's alone").WithRule("the control Branch cannot be granted")
@@ -73,21 +76,6 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 // reaching reports whether a capability reaches out, or runs somebody's work, which may.
 func reaching(d capability.Definition) bool {
 	return d.Branch == capability.Reach || slices.Contains(actionsOf[d.Name], policy.ActionEditWorkspace)
-}
-
-// botanistsReach is the grant that widens the Botanist's own by egress and credentials,
-// for a Substrate that has a name. It narrows nothing.
-func (s *Stem) botanistsReach(d capability.Definition, in capability.Request) *grant.Grant {
-	about := in.Subject().Substrate
-	if !reaching(d) || about == nil || about.Name == "" {
-		return nil
-	}
-	grants, err := s.grants()
-	if err != nil {
-		s.config.Notice(err.Error() + "; so nothing is reached")
-		return nil
-	}
-	return grants.Decide(grant.Request{Pollen: string(pollen.Botanist), Class: d.Name, Substrate: about.Name, Now: time.Now()}).Grant
 }
 
 // refusalOf is the refusal without who asks what of what, which every refusal of

@@ -38,7 +38,9 @@ func (s *Stem) boundTo(g grant.Grant, url destination.URL, method string) ([]cre
 	}
 	var names []string
 	for _, name := range g.Credentials {
-		names = append(names, string(name))
+		if _, err := file.Lookup(string(name)); err == nil { // one that was removed is bound to nothing
+			names = append(names, string(name))
+		}
 	}
 	return file.For(names, url, method)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (r *reach) fetch(ctx context.Context, raw, digest string, most capability.B
 		return capability.Fetched{}, err
 	}
 	var content bytes.Buffer
-	fetched, err := r.proxy.Fetch(ctx, gate{r, r.grant.Egress, r.grant.Where()}, url, &content, int64(most))
+	fetched, err := r.proxy.Fetch(ctx, gate{r, egressRules}, url, &content, int64(most))
 	if err != nil {
 		return capability.Fetched{}, err
 	}
@@ -74,31 +75,40 @@ func (s *Stem) explainEgress(_ context.Context, _ *call, in capability.EgressExp
 	}
 	out := capability.EgressExplanation{URL: url.String(), Rule: "an empty list of destinations denies all", Reasons: []string{}, Credentials: []string{}}
 	for _, g := range file.Grants {
-		if string(g.Pollen) != name || in.Substrate != "" && !grantNames(g, in.Substrate) {
+		if string(g.Pollen) != name || in.Substrate != "" && !slices.Contains(texts(g.Substrates), in.Substrate) {
 			continue
 		}
 		d := destination.Decide(url, strings.ToUpper(method), g.Egress)
-		reason := strings.Join(d.Reasons, "; ")
-		if g.Expires != nil && g.Expires.Passed(time.Now()) {
-			d.Allowed, reason = false, "it has ended"
+		reason := g.Where() + ": " + strings.Join(d.Reasons, "; ")
+		if on := decides(file, g, in.Substrate); on == "" {
+			d.Allowed = false
+			reason += "; but it decides about no run: it has ended, does not give sprout.grow, or an earlier grant on the same Substrate does"
 		}
-		out.Reasons = append(out.Reasons, g.Where()+": "+reason)
-		if d.Allowed && !out.Permitted {
-			out.Permitted, out.Rule = true, g.Where()+" "+d.Reasons[0]
-			out.Inspected = url.Scheme() == destination.HTTP || destination.DecideAuthority(url.Authority(), g.Egress).Inspect
-			if out.Credentials, err = s.attachable(g, url, strings.ToUpper(method)); err != nil {
-				return capability.EgressExplanation{}, err
-			}
+		out.Reasons = append(out.Reasons, reason)
+		if !d.Allowed || out.Permitted {
+			continue
+		}
+		out.Permitted, out.Rule = true, g.Where()+" "+d.Reasons[0]
+		out.Inspected = url.Scheme() == destination.HTTP || destination.DecideAuthority(url.Authority(), g.Egress).Inspect
+		if out.Credentials, err = s.attachable(g, url, strings.ToUpper(method)); err != nil {
+			return capability.EgressExplanation{}, err
 		}
 	}
 	return out, nil
 }
 
-func grantNames(g grant.Grant, substrate string) bool {
+// decides returns a Substrate on which runs of the grant's Pollen have this grant, which is
+// the first that covers them; "" if there is none. Only one Substrate is looked at if one is
+// named.
+func decides(file grant.File, g grant.Grant, substrate string) string {
 	for _, name := range g.Substrates {
-		if string(name) == substrate {
-			return true
+		if substrate != "" && string(name) != substrate {
+			continue
+		}
+		d := file.Decide(grant.Request{Pollen: string(g.Pollen), Class: "sprout.grow", Substrate: string(name), Now: time.Now()})
+		if d.Permitted && d.Grant.Line == g.Line {
+			return string(name)
 		}
 	}
-	return false
+	return ""
 }

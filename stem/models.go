@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	neturl "net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,9 +67,15 @@ func (r *reach) openRoutes() error {
 		if err != nil {
 			return err
 		}
+		leads := func(g grant.Grant) []destination.Rule { // as long as the grant names the route
+			if slices.ContainsFunc(g.Models, func(m grant.ModelRoute) bool { return m.Route == named.Route }) {
+				return []destination.Rule{rule}
+			}
+			return nil
+		}
 		route, err := model.New(model.Config{
 			Route: named.Route, Base: base,
-			Upstream: r.proxy.RoundTripper(gate{r, []destination.Rule{rule}, r.grant.Where() + " models"}),
+			Upstream: r.proxy.RoundTripper(gate{r, leads}),
 			Accounts: account{r}, Prices: prices, Limits: budgetOf(*r.grant), Fields: *fields, Permit: permitOf(named),
 			Exceeded: func(unit budget.Unit) { r.exceed(run.Limit(unit)) },
 		})
@@ -167,28 +174,6 @@ func (a account) refused(ctx context.Context, asked string, err error) error {
 	}
 	_, lost := a.stem.state.Record(context.WithoutCancel(ctx), e)
 	return lost
-}
-
-// once tells the Botanist something once for each run.
-func (a account) once(text string) {
-	if a.first(text) {
-		a.warn(text)
-	}
-}
-
-// first reports whether something is so for the first time in this run. It remembers a
-// bounded number of things.
-func (a account) first(what string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.said[what] || len(a.said) >= mostDestinations {
-		return false
-	}
-	if a.said == nil {
-		a.said = map[string]bool{}
-	}
-	a.said[what] = true
-	return true
 }
 
 // Settle implements [model.Accounts].

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 
@@ -46,6 +47,7 @@ func (a *answer) Write(p []byte) (int, error) {
 // liveView shows a run while it lives. With --json it shows nothing but warnings.
 type liveView struct {
 	c      *console
+	all    bool // also what was permitted to be reached
 	stdout *display.Stream
 	stderr *display.Stream
 }
@@ -65,6 +67,10 @@ func (l *liveView) event(e run.Event) {
 		} else {
 			l.stdout.Write(data.Bytes)
 		}
+	case run.EgressDecision:
+		if !l.c.json && (l.all || !data.Allowed) {
+			l.c.live.Notice("tendril: " + egressText(data))
+		}
 	case run.Warning:
 		l.c.notice("tendril: " + data.Detail)
 	case run.StateChange:
@@ -72,6 +78,22 @@ func (l *liveView) event(e run.Event) {
 			l.c.notice("tendril: run " + string(e.Run))
 		}
 	}
+}
+
+// egressText is one request to the outside on one line.
+func egressText(e run.EgressDecision) string {
+	word := "reached"
+	if !e.Allowed {
+		word = "refused"
+	}
+	text := fmt.Sprintf("%s: %s %s", word, display.Line(e.Method), display.Line(e.Destination))
+	if e.Status != 0 {
+		text += fmt.Sprintf(" %d, %s sent, %s received", e.Status, display.Size(e.Sent), display.Size(e.Received))
+	}
+	if e.Failure != "" {
+		text += " (" + display.Line(e.Failure) + ")"
+	}
+	return text + ", by " + display.Line(e.Rule)
 }
 
 // terminal is the caller's, while the Sprout has one of the same size.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"slices"
@@ -84,6 +85,9 @@ func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
 		ending = append(ending, syscall.SIGHUP)
 	}
+	// net/http says on the standard log what a server sent that it could not place, which may
+	// be a secret that was attached to a request; nothing of ours uses that log.
+	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	defer stop()
 	// That nobody reads what is printed is an error of the write, and no reason to

@@ -174,6 +174,7 @@ func (w *runWatchCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	live := newLive(c)
+	live.all = true
 	output, err := c.invoke(capability.WithEvents(ctx, func(e run.Event) {
 		if c.json {
 			c.printJSON(e)
