@@ -169,9 +169,9 @@ func isTarget(s string) bool {
 	return s != ""
 }
 
-// isHost is what may stand in an authority (RFC 3986, section 3.2). What it means is for
-// package destination.
-func isHost(s string) bool { return isTarget(s) && !strings.ContainsAny(s, "\"#/<>?\\^`{|}") }
+// isHost is what may stand in a Host (RFC 3986, sections 3.2.2 and 3.2.3). What it means
+// is for package destination.
+func isHost(s string) bool { return isTarget(s) && !strings.ContainsAny(s, "\"#/<>?@\\^`{|}") }
 
 // isValue is what may stand in a field (RFC 9110, section 5.5): also bytes beyond
 // ASCII, which are opaque.
