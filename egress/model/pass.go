@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,9 +44,7 @@ func (r *Route) pass(w http.ResponseWriter, req *http.Request, release func(), x
 
 	response, err := r.config.Upstream.RoundTrip(r.outgoing(ctx, req, x))
 	if err != nil {
-		// What was refused or could not be dialled has not been sent.
-		unsent := x.payment.close(ctx, Outcome{}, neverSent(err))
-		r.refuse(w, errors.Join(upstreamFault(err), unsent))
+		r.refuse(w, errors.Join(upstreamFault(err), x.payment.close(ctx, Outcome{}, neverSent(err))))
 		return
 	}
 	defer response.Body.Close()
@@ -72,10 +69,17 @@ func (r *Route) pass(w http.ResponseWriter, req *http.Request, release func(), x
 	}
 }
 
+// Unsent is what is in the chain of an upstream's error that knows whether its request has
+// left. A refusal alone does not say so: an answer can be refused as well, and is billed.
+type Unsent interface {
+	error
+	Unsent() bool // no byte of the request has left
+}
+
 // neverSent reports whether an error says that no byte of a request has left.
 func neverSent(err error) bool {
-	var dial *net.OpError
-	return fault.Is(err, fault.Denied) || errors.As(err, &dial) && dial.Op == "dial"
+	var unsent Unsent
+	return errors.As(err, &unsent) && unsent.Unsent()
 }
 
 // upstreamFault keeps a refusal, and hides what else happens on the way: that names
@@ -173,7 +177,7 @@ func (r *Route) whole(ctx context.Context, w http.ResponseWriter, response *http
 	if response.StatusCode < 300 {
 		m := &meter{}
 		x.answer(m, data)
-		o.Usage, reported = m.usage, m.reported
+		o.Usage, o.Absurd, reported = m.usage, m.absurd, m.reported
 	} else {
 		reported = rejected(response.StatusCode)
 	}
@@ -193,7 +197,8 @@ func rejected(status int) bool {
 	return status >= 400 && status < 500 || status == http.StatusServiceUnavailable || status == 529
 }
 
-// errBeyond ends a stream that has given more than was reserved for it.
+// errBeyond ends a stream whose text alone is more than was reserved for it. What is
+// reported does not end one: it is settled, and the next request finds the limit.
 var errBeyond = errors.New("the answer is longer than what was reserved for it")
 
 // stream gives a stream to the client, event by event.
@@ -221,7 +226,7 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 			return errBeyond
 		}
 		if m.ended {
-			o.Usage, o.Ended = m.usage, true
+			o.Usage, o.Absurd, o.Ended = m.usage, m.absurd, true
 			if err := x.payment.close(ctx, o, m.reported); err != nil {
 				return err
 			}
@@ -235,7 +240,10 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 	if m.ended && !errors.Is(err, notRecorded) {
 		err = nil // all of it is there, however the connection ends
 	}
-	err = errors.Join(err, x.payment.close(ctx, o, false)) // of what has not ended, nothing is known
+	if !m.ended { // nothing is known but that it is no less than what was reported
+		o.Usage, o.Absurd = m.usage, m.absurd
+	}
+	err = errors.Join(err, x.payment.close(ctx, o, m.reported && x.payment.within(m.usage)))
 	switch {
 	case err == nil:
 	case errors.Is(err, errBeyond):

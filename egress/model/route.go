@@ -8,12 +8,12 @@
 // holds no credential: that is for the [http.RoundTripper] that it is given.
 //
 // It does not judge what is said: whatever a Sprout can read, it can tell its model. And
-// it believes the provider's report of what was used, which is what will be billed.
+// it believes the provider's report of what was used, which is what will be billed, unless
+// the request cannot have come to that by any reading.
 package model
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log"
 	"mime"
@@ -43,6 +43,7 @@ type Outcome struct {
 	Usage  budget.Usage  // as reported; of a call that is kept, nothing
 	Came   budget.Amount // what it came to
 	Ended  bool          // the answer came whole
+	Absurd bool          // a usage was reported that the call cannot have come to; it is kept
 }
 
 // Accounts pays for calls, durably. It is used by several goroutines at once.
@@ -66,7 +67,8 @@ type Config struct {
 	Base *url.URL
 
 	// Upstream decides about a request, attaches the credential and sends it. A refusal
-	// is a fault of the kind denied. It follows no redirects and retries nothing.
+	// is a fault of the kind denied. It follows no redirects and retries nothing. What it
+	// fails with keeps the reservation, unless [Unsent] is in its chain and says yes.
 	Upstream http.RoundTripper
 
 	Accounts Accounts
@@ -241,98 +243,4 @@ func tooLarge(err error) error {
 
 func (r *Route) budgetOf(q *request) budget.Request {
 	return budget.Request{Route: r.config.Route, Model: q.model, Input: q.input, Output: q.output, Copies: q.copies}
-}
-
-// payment is what is reserved for one call. It is settled or kept once.
-type payment struct {
-	route *Route
-	id    int64
-	model string
-	free  bool // nothing is counted
-	done  bool
-}
-
-// pay reserves what a request can come to. While another call of the run is open, its
-// reservation may yet make room: only what has no room then is refused for good.
-func (r *Route) pay(ctx context.Context, path string, e endpoint, q *request) (*payment, error) {
-	if !e.counted {
-		return &payment{free: true}, nil
-	}
-	bound, err := r.config.Prices.Bound(r.budgetOf(q), r.config.Limits)
-	if err != nil {
-		return nil, err
-	}
-	call := Call{r.config.Route, path, q.model, bound, q.removed}
-	for {
-		id, wait, err := r.reserve(ctx, call)
-		var exceeded *budget.Exceeded
-		switch {
-		case err == nil:
-			return &payment{route: r, id: id, model: q.model}, nil
-		case fault.Is(err, fault.Denied) && !errors.As(err, &exceeded):
-			return nil, err
-		case exceeded == nil:
-			return nil, notRecorded
-		case wait == nil:
-			r.exceeded(exceeded.Unit)
-			return nil, err
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
-}
-
-// notRecorded is said inside in the place of what failed: that names places of the host.
-var notRecorded = fault.New(fault.Unavailable, "the request could not be recorded, and nothing goes on without a record").
-	WithHint("the Botanist can see why")
-
-// reserve also returns what to wait for if it fails while other calls are open.
-func (r *Route) reserve(ctx context.Context, c Call) (id int64, wait <-chan struct{}, err error) {
-	r.paying.Lock()
-	defer r.paying.Unlock()
-	if id, err = r.config.Accounts.Reserve(ctx, c); err == nil {
-		r.open++
-	} else if r.open > 0 {
-		wait = r.changed
-	}
-	return id, wait, err
-}
-
-func (r *Route) exceeded(unit budget.Unit) {
-	if r.config.Exceeded != nil {
-		r.config.Exceeded(unit)
-	}
-}
-
-// settleTimeout bounds how long an outcome is recorded after its request has ended.
-const settleTimeout = 15 * time.Second
-
-// close settles the payment if the usage is reported, and keeps it otherwise.
-func (p *payment) close(ctx context.Context, o Outcome, reported bool) error {
-	if p.free || p.done {
-		return nil
-	}
-	p.done = true
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
-	came, err := p.route.config.Prices.Cost(p.route.config.Route, p.model, o.Usage)
-	if reported && err == nil {
-		o.Came = came
-		err = p.route.config.Accounts.Settle(ctx, p.id, o)
-	} else {
-		o.Usage = budget.Usage{}
-		err = p.route.config.Accounts.Keep(ctx, p.id, o)
-	}
-	p.route.paying.Lock()
-	defer p.route.paying.Unlock()
-	p.route.open--
-	close(p.route.changed)
-	p.route.changed = make(chan struct{})
-	if err != nil {
-		return notRecorded
-	}
-	return nil
 }

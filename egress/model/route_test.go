@@ -281,6 +281,12 @@ func TestRetryAfterIsPassedOn(t *testing.T) {
 	}
 }
 
+// unsent is the error of an upstream that knows that nothing has left.
+type unsent struct{ error }
+
+func (unsent) Unsent() bool    { return true }
+func (u unsent) Unwrap() error { return u.error }
+
 func TestWhatNeverLeftCostsNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -288,10 +294,12 @@ func TestWhatNeverLeftCostsNothing(t *testing.T) {
 		says   string
 		free   bool
 	}{
-		"refused":      {fault.New(fault.Denied, "no rule names api.anthropic.com").WithHint("ask"), 400, "no rule names api.anthropic.com; ask", true},
-		"not dialled":  {fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: errNetwork}), 502, "could not be reached", true},
-		"unresolved":   {fault.New(fault.Unavailable, "the resolver 10.1.2.3 does not answer"), 502, "could not be reached", false},
-		"not answered": {errNetwork, 502, "could not be reached", false},
+		"refused":                   {unsent{fault.New(fault.Denied, "no rule names api.anthropic.com").WithHint("ask")}, 400, "no rule names api.anthropic.com; ask", true},
+		"not dialled":               {fmt.Errorf("x: %w", unsent{errNetwork}), 502, "could not be reached", true},
+		"dialled anew":              {fmt.Errorf("x: %w", &net.OpError{Op: "dial", Err: errNetwork}), 502, "could not be reached", false}, // after a first time?
+		"an answer that is refused": {fault.New(fault.Denied, "the answer holds the credential"), 400, "the answer holds the credential", false},
+		"unresolved":                {fault.New(fault.Unavailable, "the resolver 10.1.2.3 does not answer"), 502, "could not be reached", false},
+		"not answered":              {errNetwork, 502, "could not be reached", false},
 	} {
 		w := newWorld(t, budget.Anthropic, limited, nil, func(config *model.Config) {
 			config.Upstream = roundTrip(func(*http.Request) (*http.Response, error) { return nil, c.err })

@@ -10,6 +10,7 @@ import (
 type meter struct {
 	usage    budget.Usage
 	reported bool  // all counts of usage were there, and are counts
+	absurd   bool  // a count was there that is beyond counting
 	ended    bool  // a stream ended as it should; what was reported before is not all
 	written  int64 // bytes of text that a stream has given so far
 	extra    bool  // the event that was read last holds usage and nothing else
@@ -19,11 +20,12 @@ type meter struct {
 // longest ones are runs of spaces. So a text has at least its bytes divided by it.
 const longestToken = 128
 
-// least is the fewest output tokens that the answer has come to so far.
-func (m *meter) least() int64 { return max(m.usage.Output, m.written/longestToken) }
+// least is the fewest output tokens that what a stream has given can be.
+func (m *meter) least() int64 { return m.written / longestToken }
 
 // report takes a usage that was read, if its counts are counts.
 func (m *meter) report(u budget.Usage) {
+	m.absurd = max(u.Input, u.Output, u.CacheRead, u.CacheWrite) > mostCounted
 	if m.reported = countable(u); m.reported {
 		m.usage = u
 	}
