@@ -45,7 +45,7 @@ func (a Attach) place() string {
 	case a.Basic != "":
 		return "header authorization"
 	}
-	return "query " + string(a.Query)
+	return "query " + strings.ToLower(string(a.Query))
 }
 
 // String is the place in words.

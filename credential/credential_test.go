@@ -224,6 +224,10 @@ func TestFor(t *testing.T) {
     source: {env: AGAIN}
     bind: {host: api.example.com, methods: [PUT, POST]}
     attach: {basic: ann}
+  louder:
+    source: {env: LOUDER}
+    bind: {scheme: http, host: 10.1.2.3}
+    attach: {query: KEY}
 `)
 	for _, test := range []struct {
 		names       []string
@@ -242,6 +246,7 @@ func TestFor(t *testing.T) {
 		{[]string{"other", "again"}, "POST", "https://api.example.com/", nil, fault.Denied},
 		{[]string{"other", "again"}, "GET", "https://api.example.com/", []Name{"other"}, ""},
 		{[]string{"other", "nobody"}, "GET", "https://api.example.com/", nil, fault.NotFound},
+		{[]string{"search", "louder"}, "GET", "http://10.1.2.3/a", nil, fault.Denied},
 	} {
 		bound, err := f.For(test.names, url(t, test.url), test.method)
 		var got []Name

@@ -159,10 +159,11 @@ func withParameter(query, name, value string) (string, error) {
 	return strings.Join(append(kept, name+"="+escaped), "&"), nil
 }
 
+// isParameter ignores case, because there are servers that do, and take the first.
 func isParameter(pair, name string) bool {
 	key, _, _ := strings.Cut(pair, "=")
 	key, err := url.QueryUnescape(key)
-	return err == nil && key == name
+	return err == nil && strings.EqualFold(key, name)
 }
 
 // Hide returns an error that may be shown and kept: the same, or one in its place that

@@ -26,7 +26,8 @@ func (e *Exchange) response(r *http.Response) error {
 		return fault.New(fault.Denied, "the connection would go on in another protocol, in which nobody looks for the credential").
 			WithRule("a response to a request with a credential is looked through, or does not pass")
 	}
-	if err := e.fields(r.Status+"\n"+text(r.Header), "the header of the response"); err != nil {
+	// The names of a trailer that a header announces are in r.Trailer alone.
+	if err := e.fields(r.Status+"\n"+text(r.Header)+text(r.Trailer), "the header of the response"); err != nil {
 		return err
 	}
 	body := r.Body
@@ -55,6 +56,9 @@ func hasBody(r *http.Response) bool {
 func text(header http.Header) string {
 	var out strings.Builder
 	for name, values := range header {
+		if len(values) == 0 {
+			out.WriteString(name + "\n")
+		}
 		for _, value := range values {
 			out.WriteString(name + ": " + value + "\n")
 		}

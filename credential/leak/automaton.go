@@ -34,7 +34,8 @@ type state struct {
 // walk follows one stream through the patterns.
 type walk struct {
 	patterns []pattern
-	longest  int // bytes that the longest match can have
+	forms    *[256][]form // of each character
+	longest  int          // bytes that the longest match can have
 
 	states map[string]*state // by the items
 	size   int               // items in states
@@ -49,8 +50,8 @@ const (
 	mostItems  = 64 << 10
 )
 
-func newWalk(patterns []pattern, longest int) *walk {
-	w := &walk{patterns: patterns, longest: longest}
+func newWalk(patterns []pattern, forms *[256][]form, longest int) *walk {
+	w := &walk{patterns: patterns, forms: forms, longest: longest}
 	w.forget()
 	w.now = w.begin
 	return w
@@ -128,9 +129,12 @@ func (w *walk) step(c byte) *state {
 func (w *walk) advance(items []item, own item, c byte) []item {
 	p := w.patterns[own.pattern]
 	add := func(forms []form, first uint8, complete item) {
-		for i, f := range forms {
-			switch {
-			case own.place > 0 && own.form != first+uint8(i) || !f.at(int(own.place), c):
+		if own.place > 0 {
+			first, forms = own.form, forms[own.form-first:][:1]
+		}
+		for i := range forms {
+			switch f := &forms[i]; {
+			case !f.at(int(own.place), c):
 			case int(own.place)+1 == len(f.lower):
 				items = append(items, complete)
 			default:
@@ -139,7 +143,7 @@ func (w *walk) advance(items []item, own item, c byte) []item {
 		}
 	}
 	if own.place == 0 || own.form < firstBreak {
-		add(forms[p.text[own.at]], 0, item{pattern: own.pattern, at: own.at + 1})
+		add(w.forms[p.text[own.at]], 0, item{pattern: own.pattern, at: own.at + 1})
 	}
 	if p.wrap && own.at > 0 && (own.place > 0 && own.form >= firstBreak || own.place == 0 && own.form != broken) {
 		add(breaks, firstBreak, item{pattern: own.pattern, at: own.at, form: broken})

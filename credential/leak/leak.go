@@ -3,12 +3,12 @@
 // It promises that a secret does not pass verbatim; in base64, at any place in what is
 // encoded and over line breaks; in hexadecimal digits; nor with any of the characters
 // of these escaped as in a URL, JSON, C or HTML, each in its own way; also not in
-// pieces over chunks, and not its beginning either. Memory and the time of a byte are
-// bounded.
+// pieces over chunks, and not its beginning either. In a header the case of letters
+// makes no difference. Memory and the time of a byte are bounded.
 //
 // What it does not protect against: a server that wants to give a secret away. What is
-// encrypted, compressed within the body, reversed, encoded twice, or sent in several
-// responses is not seen.
+// encrypted, compressed within the body, reversed, encoded twice, encoded in another
+// way, or sent in pieces with something between them, is not seen.
 package leak
 
 import (
@@ -38,7 +38,7 @@ func NewScanner(secrets map[credential.Name]credential.Secret) *Scanner {
 		s.patterns = append(s.patterns, patternsOf(string(name), secret.Bytes())...)
 	}
 	for _, p := range s.patterns {
-		s.longest = max(s.longest, p.longest())
+		s.longest = max(s.longest, p.longest(exact()))
 	}
 	return s
 }
@@ -54,16 +54,18 @@ func (s *Scanner) Close() {
 	s.patterns = nil
 }
 
-// Find returns the name of a credential whose secret is in text.
+// Find returns the name of a credential whose secret is in text, with its letters in
+// either case: the names of header fields have none (RFC 9110, section 5.1), and net/http
+// writes them in its own.
 func (s *Scanner) Find(text string) (name string, found bool) {
-	_, name, _ = s.look(s.walk(), []byte(text))
+	_, name, _ = s.look(s.walk(folded()), []byte(text))
 	return name, name != ""
 }
 
-func (s *Scanner) walk() *walk {
+func (s *Scanner) walk(forms *[256][]form) *walk {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return newWalk(s.patterns, s.longest)
+	return newWalk(s.patterns, forms, s.longest)
 }
 
 // look goes over bytes unless the Scanner is closed.
@@ -89,7 +91,7 @@ func Found(name, where string) error {
 // then calls found, once. It keeps back what may be the beginning of a secret until more
 // is there. It reads from the other body, also while it is closed by another goroutine.
 func (s *Scanner) Body(from io.ReadCloser, found func(name string)) io.ReadCloser {
-	return &body{from: from, scanner: s, walk: s.walk(), found: found}
+	return &body{from: from, scanner: s, walk: s.walk(exact()), found: found}
 }
 
 type body struct {

@@ -22,11 +22,11 @@ func naive(secret string) *regexp.Regexp {
 		if c >= 0x80 {
 			ways[0] = fmt.Sprintf(`\x{%x}`, c)
 		}
-		for _, escape := range []string{"%%%02x", `\\u00%02x`, `\\x%02x`, "&#x%x;", "&#x0*%x;", "&#0?%d;"} {
-			if strings.Contains(escape, "0*") {
-				escape = "&#x(?:00)?%x;"
-			}
+		for _, escape := range []string{"%%%02x", `\\u00%02x`, `\\x%02x`} {
 			ways = append(ways, "(?i:"+fmt.Sprintf(escape, c)+")")
+		}
+		for base, number := range map[string]string{"": fmt.Sprintf("%d", c), "x": fmt.Sprintf("%x", c)} {
+			ways = append(ways, fmt.Sprintf("(?i:&#%s0{0,%d}%s;?)", base, 7-len(number), number))
 		}
 		switch c {
 		case '/', '"', '\\', '\'':
@@ -34,8 +34,8 @@ func naive(secret string) *regexp.Regexp {
 		case ' ':
 			ways = append(ways, `\+`)
 		}
-		if name, ok := map[byte]string{'"': "quot", '\'': "apos", '&': "amp", '<': "lt", '>': "gt"}[c]; ok {
-			ways = append(ways, "(?i:&"+name+";)")
+		for _, name := range referenceNames(c) {
+			ways = append(ways, "&"+name, "&"+strings.ToUpper(name))
 		}
 		return "(?:" + strings.Join(ways, "|") + ")"
 	}

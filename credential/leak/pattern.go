@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A pattern is one way in which a secret may be written, as characters. Each of them may
@@ -40,7 +41,7 @@ func patternsOf(name string, secret []byte) []pattern {
 }
 
 // longest is how many bytes the pattern may take.
-func (p pattern) longest() int {
+func (p pattern) longest(forms *[256][]form) int {
 	n := 0
 	for _, c := range p.text {
 		n += longestOf(forms[c])
@@ -55,20 +56,23 @@ func (p pattern) longest() int {
 // case or not at all.
 type form struct{ lower, upper string }
 
-func (f form) at(place int, c byte) bool { return f.lower[place] == c || f.upper[place] == c }
+func (f *form) at(place int, c byte) bool { return f.lower[place] == c || f.upper[place] == c }
 
-// forms of each byte: as it is; escaped in a URL (RFC 3986), in JSON (RFC 8259), in
-// strings of C and many others, and in HTML by its number or name.
-var forms = func() (all [256][]form) {
-	names := map[byte][]string{
-		'/': {`\/`}, '"': {`\"`, "&quot;"}, '\\': {`\\`}, '\'': {`\'`, "&apos;"}, ' ': {"+"},
-		'&': {"&amp;"}, '<': {"&lt;"}, '>': {"&gt;"},
-	}
+// exact are the forms of each byte: as it is; escaped in a URL (RFC 3986), in JSON
+// (RFC 8259), in strings of C and many others, and in HTML by its number, which may have
+// zeros before it and no semicolon after it, or by its names.
+var exact = sync.OnceValue(func() *[256][]form {
+	all := new([256][]form)
 	for i := range all {
 		own := []form{{string([]byte{byte(i)}), string([]byte{byte(i)})}}
-		escapes := names[byte(i)]
-		for _, escape := range []string{"%%%02x", `\u00%02x`, `\x%02x`, "&#x%x;", "&#x%02x;", "&#x%04x;", "&#%d;", "&#%03d;"} {
+		escapes := slices.Clone(names[byte(i)])
+		for _, escape := range []string{"%%%02x", `\u00%02x`, `\x%02x`} {
 			escapes = append(escapes, fmt.Sprintf(escape, i))
+		}
+		for digits := 1; digits <= mostDigits; digits++ {
+			for _, reference := range []string{fmt.Sprintf("&#%0*d", digits, i), fmt.Sprintf("&#x%0*x", digits, i)} {
+				escapes = append(escapes, reference, reference+";")
+			}
 		}
 		for _, escape := range escapes {
 			if f := (form{escape, strings.ToUpper(escape)}); !slices.Contains(own, f) {
@@ -78,7 +82,35 @@ var forms = func() (all [256][]form) {
 		all[i] = own
 	}
 	return all
-}()
+})
+
+// folded are the forms where the case of a letter makes no difference: the exact ones of
+// both.
+var folded = sync.OnceValue(func() *[256][]form {
+	all := *exact()
+	for c := 'a'; c <= 'z'; c++ {
+		both := slices.Concat(all[c], all[c-'a'+'A'])
+		all[c], all[c-'a'+'A'] = both, both
+	}
+	return &all
+})
+
+// mostDigits is how many digits the number of a character has in HTML at most. There may
+// be any number of zeros, and a bound of what is kept back needs one of them.
+const mostDigits = 7
+
+// names are the escapes of single characters: of JSON, of a query, and the named character
+// references of HTML, some of which need no semicolon. Those of the hyphen stand for
+// characters that look like one.
+var names = map[byte][]string{
+	' ': {"+"}, '!': {"&excl;"}, '"': {`\"`, "&quot;", "&quot"}, '#': {"&num;"}, '$': {"&dollar;"}, '%': {"&percnt;"},
+	'&': {"&amp;", "&amp"}, '\'': {`\'`, "&apos;"}, '(': {"&lpar;"}, ')': {"&rpar;"}, '*': {"&ast;", "&midast;"},
+	'+': {"&plus;"}, ',': {"&comma;"}, '-': {"&hyphen;", "&dash;", "&minus;"}, '.': {"&period;"}, '/': {`\/`, "&sol;"},
+	':': {"&colon;"}, ';': {"&semi;"}, '<': {"&lt;", "&lt"}, '=': {"&equals;"}, '>': {"&gt;", "&gt"}, '?': {"&quest;"},
+	'@': {"&commat;"}, '[': {"&lsqb;", "&lbrack;"}, '\\': {`\\`, "&bsol;"}, ']': {"&rsqb;", "&rbrack;"}, '^': {"&Hat;"},
+	'_': {"&lowbar;", "&UnderBar;"}, '`': {"&grave;", "&DiacriticalGrave;"}, '{': {"&lcub;", "&lbrace;"},
+	'|': {"&verbar;", "&vert;", "&VerticalLine;"}, '}': {"&rcub;", "&rbrace;"},
+}
 
 // breaks are the ways to write a line break, as MIME has one after 76 digits of base64
 // (RFC 2045) and PEM after 64 (RFC 7468).
