@@ -29,6 +29,10 @@ type Gate interface {
 	// zero value if it is for none. rule and reason are the proxy's own words, of bounded
 	// length and escaped: nothing of the request but a name. An error says that there were
 	// too many, and ends the connection.
+	//
+	// It is not told of what net/http takes for no request of HTTP/2 (RFC 9113, section
+	// 8.1.1: a stream that it resets, a field that belongs to HTTP/1.1, a header that is
+	// too large) and answers by itself.
 	Misled(ctx context.Context, to destination.Authority, rule, reason string) error
 }
 

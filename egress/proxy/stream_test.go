@@ -211,6 +211,7 @@ func TestAClientThatIsGone(t *testing.T) {
 			close(begun)
 			<-r.Context().Done()
 			close(ended)
+			panic(http.ErrAbortHandler) // an answer now may still be read, before the connection is closed
 		}), h2, "example.com")
 		ctx, cancel := context.WithCancel(t.Context())
 		request, _ := http.NewRequestWithContext(ctx, "GET", "https://example.com/", nil)
@@ -218,8 +219,11 @@ func TestAClientThatIsGone(t *testing.T) {
 			<-begun
 			cancel()
 		}()
-		if _, err := s.client(h2).Do(request); err == nil {
-			t.Error("it was answered")
+		if response, err := s.client(h2).Do(request); err == nil { // as above
+			response.Body.Close()
+			if response.StatusCode != http.StatusBadGateway {
+				t.Errorf("it was answered with %d", response.StatusCode)
+			}
 		}
 		<-ended
 		if o := s.gate.last(t); o.Failure != Gone {
