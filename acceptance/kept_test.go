@@ -28,6 +28,16 @@ func TestAGrantGivesWhatWasPublished(t *testing.T) {
 	if err := json.Unmarshal([]byte(grown.stdout), &theirs); err != nil {
 		t.Fatal(err)
 	}
+	// Not below /tmp, which is another directory inside and so is looked at there.
+	place, err := os.MkdirTemp("/var/tmp", "tendril-kept-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(place) })
+	hidden := filepath.Join(place, "tool")
+	if err := os.WriteFile(hidden, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for name, flags := range map[string][]string{
 		"the working tree":     {"--dirty"},
 		"a stash":              {"--base", "refs/stash"},
@@ -40,7 +50,7 @@ func TestAGrantGivesWhatWasPublished(t *testing.T) {
 	} {
 		command := []string{"--", "true"}
 		if name == "an executable of his" {
-			command = []string{"--", g.binary}
+			command = []string{"--", hidden}
 		}
 		args := append([]string{"--token-file", file, "--json", "pass", "--substrate", "handbook"}, flags...)
 		said := g.tendril(append(args, command...)...)

@@ -143,7 +143,8 @@ func belongsInState(name string) bool {
 	dir, base := filepath.Split(name)
 	switch dir {
 	case "":
-		return base == "state.db" || base == "state.db-wal" || base == "state.db-shm" || strings.HasPrefix(base, "stoma-")
+		return slices.Contains([]string{"state.db", "state.db-wal", "state.db-shm", "ledger.key"}, base) ||
+			strings.HasPrefix(base, "stoma-") || strings.HasPrefix(base, "sprout-")
 	case "runs/":
 		return base == "birth.lock"
 	case "store/":

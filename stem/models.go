@@ -183,7 +183,12 @@ func (a account) Settle(ctx context.Context, id int64, o model.Outcome) error {
 
 // Keep implements [model.Accounts].
 func (a account) Keep(ctx context.Context, id int64, o model.Outcome) error {
-	return a.stem.state.Keep(ctx, id, a.row("model.kept", "what was reserved: no usage was reported", endOfCall(o)))
+	why := "no usage was reported"
+	if o.Absurd {
+		why = "the usage that was reported is more than the request can have come to"
+		a.once("a model request is counted as what was reserved for it: " + why)
+	}
+	return a.stem.state.Keep(ctx, id, a.row("model.kept", "what was reserved: "+why, endOfCall(o)))
 }
 
 func endOfCall(o model.Outcome) string {
