@@ -118,7 +118,12 @@ func completesATask(t *testing.T, name string) {
 	model := &scriptedModel{turns: agent.script(name), key: honeytoken}
 	o.Config.Handler = model
 
-	p := g.follow(recipeOf(t, name), o, agent, dir)
+	steps := recipeOf(t, name)
+	for i, command := range steps.commands { // a task that could be taken for an option
+		steps.commands[i] = strings.ReplaceAll(command, `"make the failing test pass"`, `-- "--help is what this begins with: greet me"`)
+	}
+	printed := g.follow(steps, o, agent, dir)
+	p := printed[len(printed)-1]
 	model.mu.Lock()
 	defer model.mu.Unlock()
 	var r run.Run
@@ -231,9 +236,9 @@ func (r *recipe) take(text string) {
 }
 
 // follow does what the recipe says, with the server outside in the place of the provider,
-// the installed agents in the place of those that npm would fetch, and a task that could be
-// taken for an option. It returns what the last command printed.
-func (g *garden) follow(r recipe, o *outside, agent realAgent, dir string) (printed string) {
+// and the installed agents in the place of those that npm would fetch. It returns what each
+// command printed.
+func (g *garden) follow(r recipe, o *outside, agent realAgent, dir string) (printed []string) {
 	g.t.Helper()
 	config := filepath.Join(g.home, ".config", "tendril")
 	r.files["tendril.yaml"] += fmt.Sprintf("routes:\n  %s: {url: \"https://%s\", networks: [127.0.0.0/8]}\n", agent.route, net.JoinHostPort(o.host, o.port))
@@ -249,15 +254,15 @@ func (g *garden) follow(r recipe, o *outside, agent realAgent, dir string) (prin
 	g.env = append(g.env, agent.key+"="+honeytoken)
 	words := strings.NewReplacer(
 		"--host api.anthropic.com", "--host "+o.host+" --port "+o.port, "--host api.openai.com", "--host "+o.host+" --port "+o.port,
-		"tendril grow", "tendril --json grow --wall 90s", `"make the failing test pass"`, `-- "--help is what this begins with: greet me"`,
+		"tendril grow", "tendril --json grow --wall 90s",
 	)
 	for _, command := range r.commands {
 		if strings.HasPrefix(command, "npm ") {
 			continue
 		}
-		printed = g.shell(`cd "$1"; binary=$2 errors=$3
+		printed = append(printed, g.shell(`cd "$1"; binary=$2 errors=$3
 			tendril() { "$binary" "$@" 2>"$errors" || { cat "$errors"; return 1; }; }
-			`+words.Replace(command), g.repo, g.binary, filepath.Join(filepath.Dir(g.repo), "errors"))
+			`+words.Replace(command), g.repo, g.binary, filepath.Join(filepath.Dir(g.repo), "errors")))
 	}
 	return printed
 }

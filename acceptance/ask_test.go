@@ -78,6 +78,41 @@ func TestAskTurnsAFailingTestGreen(t *testing.T) {
 	}
 }
 
+// What docs/models.md tells a reader to do, from nothing to a run, works as it stands.
+func TestModelsFromNothingToARun(t *testing.T) {
+	text, err := os.ReadFile("../docs/models.md")
+	if os.IsNotExist(err) {
+		t.Skip("this is not a checkout")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := recipe{files: map[string]string{}}
+	for chapter := range strings.SplitSeq(string(text), "\n## ") {
+		if strings.HasPrefix(chapter, "From nothing to a run\n") {
+			steps.take(chapter)
+		}
+	}
+	if len(steps.files) != 3 || len(steps.commands) != 4 {
+		t.Fatalf("the chapter is %+v", steps)
+	}
+	steps.files["tendril.yaml"] = "version: 1\n" // what it says of another provider is for others
+	agent := realAgents["sprout"]
+	agent.key = "ANTHROPIC_API_KEY"
+	tool, input := agent.write("greeting.txt", "hello\n")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	o.Config.Handler = &scriptedModel{key: honeytoken, turns: []turn{{tool: tool, input: input}}}
+	printed := g.follow(steps, o, agent, "")
+	var r run.Run
+	if err := json.Unmarshal([]byte(printed[2]), &r); err != nil || r.State != run.Fruited || r.Usage == nil || r.Usage.MicroUSD == 0 {
+		t.Fatalf("%q, %v", printed, err)
+	}
+	if !strings.Contains(printed[3], string(r.ID)) {
+		t.Errorf("the list is %s", printed[3])
+	}
+}
+
 // forEver is a model that always wants one thing more.
 type forEver struct{ asked int }
 

@@ -55,7 +55,7 @@ type EgressDecision struct {
 	Allowed     bool   `json:"allowed"`
 	Rule        string `json:"rule"`     // what decided
 	Status      int    `json:"status"`   // of the answer; 0 if there was none
-	Sent        int64  `json:"sent"`     // bytes of bodies, or of a tunnel
+	Sent        int64  `json:"sent"`     // bytes of messages with their heads, or of a tunnel
 	Received    int64  `json:"received"` // the same
 	Failure     string `json:"failure"`  // why there is no answer, or less than all of it; empty if all went well
 }

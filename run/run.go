@@ -119,7 +119,7 @@ type Reach struct {
 	Destination string `json:"destination"` // scheme, host and port; "other" for all beyond the first hundred
 	Allowed     int64  `json:"allowed"`     // decisions
 	Refused     int64  `json:"refused"`
-	Sent        int64  `json:"sent"` // bytes of bodies, or of tunnels
+	Sent        int64  `json:"sent"` // bytes of messages with their heads, or of tunnels
 	Received    int64  `json:"received"`
 }
 
