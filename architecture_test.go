@@ -66,6 +66,8 @@ var mayImport = map[string][]string{
 	"cmd/stoma":               {"stoma/guest", "probe"},
 	"cmd/tendril":             {"api", "api/client", "capability", "credential/source", "display", "egress", "ledger", "policy", "pollen", "run", "site", "sprout/binary", "stem", "stoma/binary", "terrarium", "terrarium/runsc", "terrarium/runsc/sandbox"},
 	"acceptance":              {},
+	"corpora":                 {},
+	"goroutines":              {},
 	"bench":                   {},
 	"bench/baseline":          {},
 	"scripts/summary":         {},

@@ -1,7 +1,6 @@
 package acceptance_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"unicode"
 
 	"tendril/capability"
+	"tendril/corpora"
 	"tendril/run"
 )
 
@@ -40,15 +40,6 @@ var elsewhere = []string{
 
 // everyMeasuredPlantIsHere compares the corpus with the tables.
 func everyMeasuredPlantIsHere(t *testing.T) {
-	dir := os.Getenv("TENDRIL_CORPORA")
-	if dir == "" {
-		dir = "../../shared/corpora"
-	}
-	file, err := os.Open(filepath.Join(dir, "git_plants_measured.tsv"))
-	if err != nil {
-		t.Skipf("the corpus of measured plants is not here (TENDRIL_CORPORA names its directory): %v", err)
-	}
-	defer file.Close()
 	have := slices.Clone(elsewhere)
 	for _, p := range ownerPlants {
 		have = append(have, p.name)
@@ -56,18 +47,10 @@ func everyMeasuredPlantIsHere(t *testing.T) {
 	for _, p := range refusedPlants {
 		have = append(have, p.name)
 	}
-	lines := bufio.NewScanner(file)
-	lines.Scan() // the names of the columns
-	rows := 0
-	for lines.Scan() {
-		name, _, _ := strings.Cut(lines.Text(), "\t")
-		if !slices.Contains(have, name) {
-			t.Errorf("no test plants %q", name)
+	for _, row := range corpora.Rows(t, "git_plants_measured.tsv") {
+		if !slices.Contains(have, row["plant"]) {
+			t.Errorf("no test plants %q", row["plant"])
 		}
-		rows++
-	}
-	if err := lines.Err(); err != nil || rows == 0 {
-		t.Errorf("%d rows: %v", rows, err)
 	}
 }
 

@@ -4,45 +4,21 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tendril/api/wire"
+	"tendril/goroutines"
 )
 
-// TestMain fails if a goroutine of this package outlives the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	var stacks string
-	for range 1000 { // one that has been waited for may still have to return
-		if stacks = ours(); stacks == "" {
-			os.Exit(code)
-		}
-		runtime.Gosched()
-	}
-	fmt.Fprintf(os.Stderr, "goroutines were left behind:\n%s\n", stacks)
-	os.Exit(1)
-}
-
-func ours() string {
-	buffer := make([]byte, 1<<20)
-	var left []string
-	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		if strings.Contains(stack, "tendril/api.") && !strings.Contains(stack, "TestMain") {
-			left = append(left, stack)
-		}
-	}
-	return strings.Join(left, "\n\n")
-}
+func TestMain(m *testing.M) { goroutines.Main(m, "tendril/api") }
 
 // kernel answers calls as a test says.
 type kernel func(ctx context.Context, caller Caller, name string, input []byte) Answer

@@ -3,41 +3,11 @@ package destination
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// corpus reads a table of third-party cases, one map from column to cell a row.
-func corpus(t *testing.T, name string) []map[string]string {
-	t.Helper()
-	dir := os.Getenv("TENDRIL_CORPORA")
-	if dir == "" {
-		dir = "../../shared/corpora"
-	}
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if os.IsNotExist(err) {
-		t.Skipf("%s is missing: name its directory with TENDRIL_CORPORA", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	columns := strings.Split(lines[0], "\t")
-	var rows []map[string]string
-	for _, line := range lines[1:] {
-		row := map[string]string{}
-		for i, cell := range strings.Split(line, "\t") {
-			row[columns[i]] = cell
-		}
-		rows = append(rows, row)
-	}
-	if len(rows) == 0 {
-		t.Fatalf("%s has no rows", name)
-	}
-	return rows
-}
+	"tendril/corpora"
+)
 
 // listed is the allow-list of the table.
 func listed(t *testing.T) []Rule {
@@ -68,7 +38,7 @@ func dialled(category string) bool {
 func TestForeignURLs(t *testing.T) {
 	rules := listed(t)
 	counts := map[string]int{}
-	for _, row := range corpus(t, "ssrf.tsv") {
+	for _, row := range corpora.Rows(t, "ssrf.tsv") {
 		var text string
 		if err := json.Unmarshal([]byte(row["url"]), &text); err != nil {
 			t.Fatalf("%s: %v", row["id"], err)
@@ -92,7 +62,7 @@ func TestForeignURLs(t *testing.T) {
 
 // Of an address, one spelling is one, and it is the one that is dialled.
 func TestForeignAddresses(t *testing.T) {
-	for _, row := range corpus(t, "ip_classes.tsv") {
+	for _, row := range corpora.Rows(t, "ip_classes.tsv") {
 		text := row["ip"]
 		if strings.Contains(text, ":") {
 			text = "[" + text + "]"
@@ -114,7 +84,7 @@ func TestForeignAddresses(t *testing.T) {
 func TestForeignRequests(t *testing.T) {
 	rules := listed(t)
 	tried := 0
-	for _, row := range corpus(t, "proxy_cases.tsv") {
+	for _, row := range corpora.Rows(t, "proxy_cases.tsv") {
 		words := strings.Fields(row["request"])
 		if len(words) < 2 || strings.Contains(row["request"], "ECH") {
 			continue
@@ -148,7 +118,7 @@ func TestForeignRequests(t *testing.T) {
 func TestForeignRedirects(t *testing.T) {
 	rules := listed(t)
 	tried := 0
-	for _, row := range corpus(t, "redirects.tsv") {
+	for _, row := range corpora.Rows(t, "redirects.tsv") {
 		_, location, ok := strings.Cut(row["chain"], "-> 302 ")
 		if !ok || strings.HasPrefix(location, "(") || strings.HasPrefix(location, "two ") || strings.HasPrefix(location, "Location") {
 			continue

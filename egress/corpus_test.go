@@ -4,45 +4,14 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
+	"tendril/corpora"
 	"tendril/destination"
 )
 
-// corpus reads a table of third-party cases, one map from column to cell a row.
-func corpus(t *testing.T, name string) []map[string]string {
-	t.Helper()
-	dir := os.Getenv("TENDRIL_CORPORA")
-	if dir == "" {
-		dir = "../../shared/corpora"
-	}
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if os.IsNotExist(err) {
-		t.Skipf("%s is missing: name its directory with TENDRIL_CORPORA", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	columns := strings.Split(lines[0], "\t")
-	var rows []map[string]string
-	for _, line := range lines[1:] {
-		row := map[string]string{}
-		for i, cell := range strings.Split(line, "\t") {
-			row[columns[i]] = cell
-		}
-		rows = append(rows, row)
-	}
-	if len(rows) == 0 {
-		t.Fatalf("%s has no rows", name)
-	}
-	return rows
-}
-
 func TestForeignAddresses(t *testing.T) {
-	for _, row := range corpus(t, "ip_classes.tsv") {
+	for _, row := range corpora.Rows(t, "ip_classes.tsv") {
 		class := Classify(netip.MustParseAddr(row["ip"]))
 		switch row["expected"] {
 		case "internal":
@@ -80,7 +49,7 @@ func listed(t *testing.T) []destination.Rule {
 // sockets, and its address connected to. Once with the table's list, and once as if
 // every host were listed, so that the address alone decides.
 func TestForeignURLs(t *testing.T) {
-	rows := corpus(t, "ssrf.tsv")
+	rows := corpora.Rows(t, "ssrf.tsv")
 	rules := listed(t)
 	records := map[string]string{}
 	for _, row := range rows {

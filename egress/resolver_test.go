@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"tendril/corpora"
 	"tendril/fault"
 )
 
@@ -146,7 +147,7 @@ func TestNameServers(t *testing.T) {
 	for id, try := range cases {
 		t.Run(id, try)
 	}
-	for _, row := range corpus(t, "dns_cases.tsv") {
+	for _, row := range corpora.Rows(t, "dns_cases.tsv") {
 		if cases[row["id"]] == nil {
 			t.Errorf("%s is not tried: %s", row["id"], row["invariant"])
 		}

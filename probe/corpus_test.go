@@ -1,10 +1,9 @@
 package probe
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
+
+	"tendril/corpora"
 )
 
 // notFromInside says of the corpus's probes that are no probes here why they are
@@ -35,20 +34,12 @@ var notFromInside = map[string]string{
 // TestCorpusIsCovered holds the probes to a public collection of what a process
 // inside can try: each is a probe here, or there is a reason.
 func TestCorpusIsCovered(t *testing.T) {
-	dir := os.Getenv("TENDRIL_CORPORA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "corpora")
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "boundary_probes.tsv"))
-	if err != nil {
-		t.Skipf("the corpus boundary_probes.tsv is not here (TENDRIL_CORPORA names its directory): %v", err)
-	}
-	rows := strings.Split(strings.TrimSpace(string(data)), "\n")[1:]
+	rows := corpora.Rows(t, "boundary_probes.tsv")
 	if len(rows) < 50 {
 		t.Fatalf("the corpus has only %d rows", len(rows))
 	}
 	for _, row := range rows {
-		id, _, _ := strings.Cut(row, "\t")
+		id := row["id"]
 		_, isProbe := Find(id)
 		_, excused := notFromInside[id]
 		if isProbe == excused {

@@ -1,13 +1,13 @@
 package substrate_test
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"tendril/corpora"
 	"tendril/substrate"
 )
 
@@ -265,28 +265,9 @@ func TestCanaryCanFire(t *testing.T) {
 
 // TestCorpusIsCovered looks for kinds of plants that the table lacks.
 func TestCorpusIsCovered(t *testing.T) {
-	dir := os.Getenv("TENDRIL_CORPORA")
-	if dir == "" {
-		dir = "../../shared/corpora"
-	}
-	f, err := os.Open(filepath.Join(dir, "git_plants_measured.tsv"))
-	if err != nil {
-		t.Skip("the corpus git_plants_measured.tsv is not here; set TENDRIL_CORPORA to its directory")
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	n := 0
-	for lines.Scan() {
-		kind, _, _ := strings.Cut(lines.Text(), "\t")
-		if kind == "plant" {
-			continue
+	for _, row := range corpora.Rows(t, "git_plants_measured.tsv") {
+		if _, ok := plants[row["plant"]]; !ok {
+			t.Errorf("no test plants %q", row["plant"])
 		}
-		n++
-		if _, ok := plants[kind]; !ok {
-			t.Errorf("no test plants %q", kind)
-		}
-	}
-	if lines.Err() != nil || n == 0 {
-		t.Errorf("the corpus has %d lines: %v", n, lines.Err())
 	}
 }

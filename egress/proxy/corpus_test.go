@@ -10,47 +10,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"tendril/corpora"
 	"tendril/destination"
 	"tendril/egress"
 	"tendril/fault"
 )
-
-// corpus reads a table of third-party cases, one map from column to cell a row.
-func corpus(t *testing.T, name string) []map[string]string {
-	t.Helper()
-	dir := os.Getenv("TENDRIL_CORPORA")
-	if dir == "" {
-		dir = "../../../shared/corpora"
-	}
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if os.IsNotExist(err) {
-		t.Skipf("%s is missing: name its directory with TENDRIL_CORPORA", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	columns := strings.Split(all[0], "\t")
-	var rows []map[string]string
-	for _, line := range all[1:] {
-		row := map[string]string{}
-		for i, cell := range strings.Split(line, "\t") {
-			row[columns[i]] = cell
-		}
-		rows = append(rows, row)
-	}
-	if len(rows) == 0 {
-		t.Fatalf("%s has no rows", name)
-	}
-	return rows
-}
 
 // internet is a resolver and a network, with the real dialer between them. Public
 // addresses lead to servers of the test, all others nowhere; that they were tried is a
@@ -153,7 +122,7 @@ var outside = []string{"P25", "P28"}
 
 func TestForeignRequests(t *testing.T) {
 	s, n := world(t, true, says("reached"))
-	for _, row := range corpus(t, "proxy_cases.tsv") {
+	for _, row := range corpora.Rows(t, "proxy_cases.tsv") {
 		if slices.Contains(outside, row["id"]) {
 			continue
 		}
@@ -309,7 +278,7 @@ func firstURL(row map[string]string) string {
 // A Fetch follows a chain as its row says. Where a row permits an answer that is no
 // content, Fetch says so, and that it is no refusal.
 func TestForeignRedirectsByFetch(t *testing.T) {
-	for _, row := range corpus(t, "redirects.tsv") {
+	for _, row := range corpora.Rows(t, "redirects.tsv") {
 		t.Run(row["id"], func(t *testing.T) {
 			var mu sync.Mutex
 			var seen []*http.Request
@@ -356,7 +325,7 @@ func TestForeignRedirectsByFetch(t *testing.T) {
 
 // A client that follows redirects itself asks for each hop, and gets no farther.
 func TestForeignRedirectsByAClient(t *testing.T) {
-	for _, row := range corpus(t, "redirects.tsv") {
+	for _, row := range corpora.Rows(t, "redirects.tsv") {
 		t.Run(row["id"], func(t *testing.T) {
 			arrived := map[string]bool{}
 			var mu sync.Mutex

@@ -14,8 +14,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	neturl "net/url"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -24,32 +22,10 @@ import (
 	"tendril/destination"
 	"tendril/egress/authority"
 	"tendril/fault"
+	"tendril/goroutines"
 )
 
-// TestMain fails if a goroutine of this package outlives the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	var stacks string
-	for range 1000 { // one that has been waited for may still have to return
-		if stacks = ours(); stacks == "" {
-			os.Exit(code)
-		}
-		runtime.Gosched()
-	}
-	fmt.Fprintf(os.Stderr, "goroutines were left behind:\n%s\n", stacks)
-	os.Exit(1)
-}
-
-func ours() string {
-	buffer := make([]byte, 4<<20)
-	var left []string
-	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		if strings.Contains(stack, "tendril/egress/proxy.") && !strings.Contains(stack, "TestMain") {
-			left = append(left, stack)
-		}
-	}
-	return strings.Join(left, "\n\n")
-}
+func TestMain(m *testing.M) { goroutines.Main(m, "tendril/egress/proxy") }
 
 // gate decides by rules, and keeps what it decided and what came of it.
 type gate struct {
