@@ -1,12 +1,10 @@
 package acceptance_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 )
@@ -45,11 +43,6 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked++
-	if dump := os.Getenv("DUMP"); dump != "" {
-		bb, _ := io.ReadAll(r.Body)
-		os.WriteFile(fmt.Sprintf("%s/%02d.json", dump, m.asked), bb, 0o600)
-		r.Body = io.NopCloser(bytes.NewReader(bb))
-	}
 	if r.Header.Get("X-Api-Key") != m.key && r.Header.Get("Authorization") != "Bearer "+m.key {
 		m.problem("a request to %s without its key", r.URL.Path)
 	}

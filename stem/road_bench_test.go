@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -129,8 +130,8 @@ func (w way) read(t *http.Transport, path string) (int64, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		x, _ := io.ReadAll(answer.Body)
-		return 0, fmt.Errorf("%s %s", answer.Status, x)
+		body, err := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		return 0, errors.Join(fmt.Errorf("%s: %s", answer.Status, body), err)
 	}
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, answer.Body, make([]byte, 64<<10))
 }
