@@ -129,15 +129,28 @@ func TestAskIsEndedByTokens(t *testing.T) {
 	}
 }
 
-// A model that answers nonsense is given up after some attempts.
+// A model that answers nonsense is given up after some attempts, neither at once nor late.
 func TestAskGivesUpOnNonsense(t *testing.T) {
-	asked := 0
-	g, said, r := ask(t, "    limits: {tokens: 10000000}\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
-		messagesAnswer(&sse{w: w}, &turn{tool: "no-such-tool", input: object{"x": asked}})
-	}), "--model", "m-1")
-	if said.status != run.ExitFailed || r.Exit == nil || r.Exit.Code == nil || *r.Exit.Code != 3 || asked > 10 {
-		t.Errorf("status %d, asked %d times: %+v\n%s", said.status, asked, r.Exit, g.tendril("run", "logs", string(r.ID)).stdout)
+	for name, answer := range map[string]func(w http.ResponseWriter, asked int){
+		"a tool that is not there": func(w http.ResponseWriter, asked int) {
+			messagesAnswer(&sse{w: w}, &turn{tool: "no-such-tool", input: object{"x": asked}})
+		},
+		"events that are no JSON": func(w http.ResponseWriter, _ int) { (&sse{w: w}).send("message_start", "<html>busy</html>") },
+		"a body that is no JSON": func(w http.ResponseWriter, _ int) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, "<html>busy</html>")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			g, said, r := ask(t, "    limits: {tokens: 10000000}\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				answer(w, asked)
+			}), "--model", "m-1")
+			if said.status != run.ExitFailed || r.Exit == nil || r.Exit.Code == nil || *r.Exit.Code != 3 || asked < 5 || asked > 10 {
+				t.Errorf("status %d, asked %d times: %+v\n%s", said.status, asked, r.Exit, g.tendril("run", "logs", string(r.ID)).stdout)
+			}
+		})
 	}
 }
 
