@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	neturl "net/url"
 	"sync/atomic"
 	"time"
 
@@ -13,16 +14,43 @@ import (
 )
 
 // receive counts an answer, its body while that is read, and has the answer looked through.
-func receive(response *http.Response, v Verdict, count *atomic.Int64) *denial {
+func receive(response *http.Response, v Verdict, count *atomic.Int64) (*denial, Failure) {
 	count.Add(responseSize(response))
 	response.Body = &countedBody{ReadCloser: response.Body, response: response, count: count}
+	if d := misleading(response); d != nil {
+		return d, Refused
+	}
 	if v.Response == nil {
-		return nil
+		return nil, ""
 	}
 	if err := v.Response(response); err != nil {
-		return notPassed(err)
+		return notPassed(err), Leak
 	}
-	return nil
+	return nil, ""
+}
+
+// misleading is the denial of an answer that clients take for different things, or that
+// leads them away in a way that is none: to a proxy of the server's choice (305, RFC 9110,
+// section 15.4.6), or with a password of the server's (section 4.2.4).
+func misleading(response *http.Response) *denial {
+	what := ""
+	location := response.Header.Values("Location")
+	switch {
+	case len(location) > 1:
+		what = "has more than one Location"
+	case len(response.Header.Values("Content-Length")) > 1: // HTTP/2 passes them; HTTP/1.1 is framed by them
+		what = "has more than one Content-Length"
+	case response.StatusCode == http.StatusUseProxy:
+		what = "names a proxy to use"
+	case len(location) == 1:
+		if to, err := neturl.Parse(location[0]); err == nil && to.User != nil {
+			what = "redirects with a user's name or password in the URL"
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return &denial{status: http.StatusBadGateway, fault: fault.New(fault.Denied, "the answer %s, and was not passed on", what).WithRule(ruleHTTP)}
 }
 
 // notPassed is the denial of an answer in which something was found.

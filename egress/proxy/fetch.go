@@ -116,15 +116,15 @@ func (p *Proxy) hop(ctx context.Context, gate Gate, url destination.URL, home bo
 	}
 	defer func() { _ = response.Body.Close() }() // which may have been replaced by then
 	outcome.Status = response.StatusCode
-	if d := receive(response, verdict, &received); d != nil {
-		outcome.Failure = Leak
+	if d, failure := receive(response, verdict, &received); d != nil {
+		outcome.Failure = failure
 		return next, d.fault
 	}
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		if places := response.Header.Values("Location"); len(places) == 1 {
-			return resolve(url, places[0])
-		} // none, or two: that is not followed
+		if place := response.Header.Values("Location"); len(place) > 0 { // one: receive passes no more
+			return resolve(url, place[0])
+		}
 	}
 	if response.StatusCode/100 != 2 || response.StatusCode == http.StatusPartialContent {
 		return next, fault.New(fault.Unavailable, "%s answers with status %d", url.Origin(), response.StatusCode)

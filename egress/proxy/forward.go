@@ -97,8 +97,8 @@ func (f *forwarding) run() *denial {
 	defer func() { _ = response.Body.Close() }() // which may have been replaced by then
 	f.status = response.StatusCode
 	switched := response.Body
-	if d := receive(response, f.verdict, &f.received); d != nil {
-		f.failure = Leak
+	if d, failure := receive(response, f.verdict, &f.received); d != nil {
+		f.failure = failure
 		return d
 	}
 	if response.StatusCode == http.StatusSwitchingProtocols {

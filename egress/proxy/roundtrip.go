@@ -108,9 +108,9 @@ func (t roundTripper) send(r *http.Request, url destination.URL, leave func()) (
 		return refuse(d)
 	}
 	f.status = response.StatusCode
-	if d := receive(response, verdict, &f.received); d != nil {
+	if d, failure := receive(response, verdict, &f.received); d != nil {
 		_ = response.Body.Close()
-		f.failure = Leak
+		f.failure = failure
 		return refuse(d)
 	}
 	response.Header = passed(response.Header)
