@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"tendril/ledger"
 	"tendril/run"
 )
@@ -201,34 +202,40 @@ echo done >done.txt`, base, o.port, o.host)
 	if here := reached[base]; here.Allowed < 3 || here.Refused < 3 || here.Received == 0 {
 		t.Errorf("the record says %+v", passed.Run.Egress)
 	}
-	g.mustRecordEgress(passed.Run.ID)
+	g.mustRecordEgress(passed.Run.ID, map[string]int{
+		"egress.connect " + base + " permit":                   7, // one for each curl that got through to it
+		"egress.get " + base + " permit":                       3, // permitted, http1, redirect
+		"egress.get " + base + " deny":                         3, // path, climb, and where the redirect leads
+		"egress.post " + base + " deny":                        1,
+		"egress.misled " + base + " deny":                      1, // forged
+		"egress.connect https://127.0.0.3:" + o.port + " deny": 1,
+		"egress.get http://" + o.host + ":" + o.port + " deny": 1, // plain
+		"egress.get http://169.254.169.254 deny":               1,
+	})
 }
 
-// mustRecordEgress: each decision is a row that says who, what and by which rule, and holds
-// nothing of what the Sprout wrote but the destination.
-func (g *garden) mustRecordEgress(id run.ID) {
+// mustRecordEgress: each decision is one row that says who, what and by which rule, and
+// holds nothing of what the Sprout wrote but the destination. What is wanted are capability,
+// target and decision of each.
+func (g *garden) mustRecordEgress(id run.ID, want map[string]int) {
 	g.t.Helper()
-	permits, denials := 0, 0
+	got := map[string]int{}
 	export := g.succeed("ledger", "export").stdout
 	for line := range strings.Lines(export) {
 		row, err := ledger.ParseRow([]byte(strings.TrimSuffix(line, "\n")))
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		if row.Run != string(id) || !strings.HasPrefix(row.Capability, "egress.") {
+		if row.Run != string(id) || row.Kind != ledger.Decision || !strings.HasPrefix(row.Capability, "egress.") {
 			continue
 		}
-		if row.Actor != "botanist" || row.Rule == "" || row.Target == "" || row.Of == nil {
+		if row.Actor != "botanist" || row.Rule == "" || row.Of == nil {
 			g.t.Errorf("a row of what was asked for: %s", line)
 		}
-		if row.Decision == ledger.Permit {
-			permits++
-		} else {
-			denials++
-		}
+		got[row.Capability+" "+row.Target+" "+row.Decision]++
 	}
-	if permits < 3 || denials < 5 {
-		g.t.Errorf("%d permits and %d denials are recorded", permits, denials)
+	if diff := cmp.Diff(want, got); diff != "" {
+		g.t.Errorf("the decisions that are recorded (-want +got):\n%s", diff)
 	}
 	if strings.Contains(export, "meta-data") || strings.Contains(export, "/secret") {
 		g.t.Error("the ledger holds a path that the Sprout asked for")
