@@ -245,54 +245,6 @@ func (g *garden) mustRecordEgress(id run.ID, want map[string]int) {
 // honeytoken is a secret that must be found nowhere but at the server that it is for.
 const honeytoken = "hny-5f1d0c2e9ab84773"
 
-// A credential is attached outside: the server gets it, and nothing inside or in what is
-// kept has it.
-func TestCredentialsAreAttachedOutside(t *testing.T) {
-	needs(t, "curl")
-	g := newGarden(t)
-	o := g.goOutside(t)
-	g.permit(o, "    credentials: [model-api]\n")
-	secret := filepath.Join(g.home, "api.key")
-	if err := os.WriteFile(secret, []byte(honeytoken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	g.succeed("credential", "add", "model-api", "--file", secret, "--host", o.host, "--port", o.port, "--path", "/ok/*",
-		"--header", "Authorization", "--template", "Bearer {secret}")
-	base := "https://" + net.JoinHostPort(o.host, o.port)
-	said := g.succeed("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", fmt.Sprintf(`
-curl -sS -m 20 -H 'Authorization: Bearer placeholder' %[1]s/ok/a >a.txt
-curl -sS -m 20 %[1]s/ok/echo >echo.txt 2>error.txt
-(env; cat /proc/self/environ /proc/*/cmdline /proc/*/environ; find / -xdev -type f -size -64k -not -path '/proc/*' -not -path '/sys/*' -exec grep -l %[2]s {} + ) >found.txt 2>/dev/null
-true`, base, honeytoken[:8]))
-	var r run.Run
-	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil {
-		t.Fatal(err)
-	}
-	seen := o.requests()
-	if len(seen) != 2 || seen[0] != "GET /ok/a Bearer "+honeytoken || seen[1] != "GET /ok/echo Bearer "+honeytoken {
-		t.Errorf("the server saw %q", seen)
-	}
-	fruit := g.git("show", "--format=", *r.Branch)
-	if strings.Contains(fruit, honeytoken) || strings.Contains(fruit, "nothing was found") {
-		t.Errorf("the secret came inside:\n%s", fruit)
-	}
-	if !strings.Contains(fruit, "hello from /ok/a") {
-		t.Errorf("the answer did not come inside:\n%s", fruit)
-	}
-	// Nothing that is kept has it, but the file that it comes from.
-	if found, err := g.tryShell(`grep -rl "$1" "$2" "$3" | grep -v "$4"`, honeytoken, g.home, g.state, secret); err == nil {
-		t.Errorf("the secret is in %s", found)
-	}
-	for _, verb := range [][]string{{"ledger", "export"}, {"run", "watch", string(r.ID)}, {"credential", "list"}} {
-		if said := g.tendril(verb...); strings.Contains(said.stdout+said.stderr, honeytoken) {
-			t.Errorf("%v shows the secret", verb)
-		}
-	}
-	if !strings.Contains(g.tendril("run", "watch", string(r.ID)).stderr, "held the secret of the credential model-api") {
-		t.Error("that an answer held the secret is said nowhere")
-	}
-}
-
 func TestFetchAndExplain(t *testing.T) {
 	g := newGarden(t)
 	o := g.goOutside(t)
