@@ -121,6 +121,10 @@ type Reach struct {
 	Refused     int64  `json:"refused"`
 	Sent        int64  `json:"sent"` // bytes of messages with their heads, or of tunnels
 	Received    int64  `json:"received"`
+
+	// Refusal is why the latest refusal was: the rule that decided, in a bounded number of
+	// bytes. Nil if nothing was refused, and in records that are older than this key.
+	Refusal *string `json:"refusal"`
 }
 
 // Usage is what the model requests of a run came to, with what is still set aside for

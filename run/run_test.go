@@ -40,7 +40,7 @@ func TestAFullRecord(t *testing.T) {
 		Base:      new("0123"), Branch: new(id.Branch()), Commit: new("4567"), Provider: new("runsc"),
 		Exit: &Exit{Code: new(0)}, Stop: &Stop{Limit: Memory}, Verdict: new(Inconclusive), Changed: 3,
 		Flags:      []Flag{{Kind: "symlink", Path: "a/b", Note: "leaves the tree"}},
-		Unenforced: []Limit{Memory}, Egress: []Reach{{"https://example.com:443", 2, 1, 3, 4}}, Usage: &Usage{Tokens: 5, MicroUSD: 6},
+		Unenforced: []Limit{Memory}, Egress: []Reach{{"https://example.com:443", 2, 1, 3, 4, new("no rule")}}, Usage: &Usage{Tokens: 5, MicroUSD: 6},
 		Error:      ErrorOf(fault.New(fault.Denied, "no").WithRule("grant")),
 		Started:    new(At(time.Date(2026, 11, 5, 13, 0, 0, 123_999_999, time.FixedZone("", 3600)))),
 		DurationMS: new(int64(812)),
@@ -70,6 +70,21 @@ func TestAFullRecord(t *testing.T) {
 	record.Boundary = []Row{} // printed as [], and read as that
 	if diff := cmp.Diff(record, back); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A record that was stored before a key existed is read as one without a value.
+func TestAnOlderReach(t *testing.T) {
+	var r Run
+	if err := json.Unmarshal([]byte(`{"run":"r-01jd0000000000000000000000","egress":[{"destination":"d","allowed":1,"refused":2,"sent":3,"received":4}]}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Reach{{Destination: "d", Allowed: 1, Refused: 2, Sent: 3, Received: 4}}, r.Egress); diff != "" {
+		t.Error(diff)
+	}
+	got, err := json.Marshal(r)
+	if err != nil || !strings.Contains(string(got), `"received":4,"refusal":null}`) {
+		t.Errorf("printed as %s (%v)", got, err)
 	}
 }
 

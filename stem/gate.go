@@ -90,10 +90,11 @@ func (g gate) Misled(ctx context.Context, to destination.Authority, rule, reason
 	if to != (destination.Authority{}) {
 		where = "https://" + to.String()
 	}
-	if !g.count(where, false) {
+	why := rule + ": " + reason
+	if !g.count(where, why, false) {
 		return tooMuch
 	}
-	_, err := g.record(ctx, asked{where, "misled", ""}, rule+": "+reason, false)
+	_, err := g.record(ctx, asked{where, "misled", ""}, why, false)
 	g.tell(run.EgressDecision{Destination: where, Method: "-", Rule: rule, Failure: string(proxy.Refused)})
 	return err
 }
@@ -102,14 +103,15 @@ var tooMuch = fault.New(fault.Denied, "this run has asked for more than it may")
 
 // decide records the decision, and makes a verdict of it.
 func (g gate) decide(ctx context.Context, a asked, holding *grant.Grant, rules []destination.Rule, d destination.Decision, bound []credential.Named) (proxy.Verdict, error) {
-	if !g.count(a.to, d.Allowed) {
-		return proxy.Verdict{}, tooMuch
-	}
 	where := g.grant.Where()
 	if holding != nil {
 		where = holding.Where()
 	}
-	row, err := g.record(ctx, a, where+": "+strings.Join(d.Reasons, "; "), d.Allowed)
+	why := where + ": " + strings.Join(d.Reasons, "; ")
+	if !g.count(a.to, why, d.Allowed) {
+		return proxy.Verdict{}, tooMuch
+	}
+	row, err := g.record(ctx, a, why, d.Allowed)
 	if err != nil {
 		return proxy.Verdict{}, err
 	}
@@ -159,7 +161,7 @@ func (g gate) done(a asked, rule string, d destination.Decision, row int64, o pr
 		return
 	}
 	refused := d.Allowed && turnedAway[o.Failure]
-	g.sum(a.to, o.Sent, o.Received, refused)
+	g.sum(a.to, rule+", but it was turned away: "+string(o.Failure), o.Sent, o.Received, refused)
 	g.tell(run.EgressDecision{
 		Destination: a.to, Method: a.method, Allowed: d.Allowed && !refused, Rule: rule, Status: o.Status, Sent: o.Sent, Received: o.Received, Failure: string(o.Failure),
 	})

@@ -91,8 +91,9 @@ func (t *tally) close() {
 	<-t.told
 }
 
-// count counts one more request, and says whether it may still be decided.
-func (t *tally) count(to string, allowed bool) bool {
+// count counts one more request, and says whether it may still be decided. Of one that is
+// not allowed it remembers why.
+func (t *tally) count(to, why string, allowed bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked++
@@ -100,7 +101,7 @@ func (t *tally) count(to string, allowed bool) bool {
 	if allowed {
 		at.Allowed++
 	} else {
-		at.Refused++
+		refusedAt(at, why)
 		t.refused++
 	}
 	if t.asked <= mostAsked && t.refused <= mostRefused {
@@ -110,8 +111,20 @@ func (t *tally) count(to string, allowed bool) bool {
 	return false
 }
 
+// longestRefusal is how many bytes of a reason a record keeps: it may hold names of a
+// Sprout's choice.
+const longestRefusal = 400
+
+func refusedAt(at *run.Reach, why string) {
+	if len(why) > longestRefusal {
+		why = strings.ToValidUTF8(why[:longestRefusal], "") + "…"
+	}
+	at.Refused++
+	at.Refusal = &why
+}
+
 // sum adds bytes, and moves a request that was permitted and then turned away.
-func (t *tally) sum(to string, sent, received int64, refused bool) {
+func (t *tally) sum(to, why string, sent, received int64, refused bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.at(to)
@@ -121,7 +134,7 @@ func (t *tally) sum(to string, sent, received int64, refused bool) {
 		return
 	}
 	at.Allowed--
-	at.Refused++
+	refusedAt(at, why)
 	if t.refused++; t.refused > mostRefused {
 		t.exceed(run.Egress)
 	}

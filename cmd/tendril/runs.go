@@ -121,6 +121,9 @@ func (c *console) printRun(r run.Run) error {
 	}
 	for _, e := range r.Egress {
 		row("egress", fmt.Sprintf("%s: %d allowed, %d refused, %s sent, %s received", e.Destination, e.Allowed, e.Refused, display.Size(e.Sent), display.Size(e.Received)))
+		if e.Refusal != nil {
+			row("  refused by", *e.Refusal)
+		}
 	}
 	if r.Usage != nil {
 		row("models", fmt.Sprintf("%d tokens, %d.%06d USD", r.Usage.Tokens, r.Usage.MicroUSD/1e6, r.Usage.MicroUSD%1e6))
