@@ -77,10 +77,12 @@ func (EgressExplainInput) Subject() Subject { return Subject{} }
 // EgressExplanation is the decision itself, without a request being sent.
 type EgressExplanation struct {
 	Permitted   bool     `json:"permitted"`
+	Classes     []string `json:"classes"`     // those of the capabilities that reach out which would send it
 	URL         string   `json:"url"`         // in its one form: what would be sent
-	Rule        string   `json:"rule"`        // what decided
+	Rule        string   `json:"rule"`        // what decided: of several grants that permit it, the first
 	Inspected   bool     `json:"inspected"`   // false for a tunnel that nobody looks into
-	Credentials []string `json:"credentials"` // names of those that would be attached
+	Credentials []string `json:"credentials"` // names of those that the rule's grant attaches
+	Unreadable  []string `json:"unreadable"`  // why secrets of these cannot be read now; commands are not run for it
 	Reasons     []string `json:"reasons"`     // for each grant, what its rules say
 }
 

@@ -18,16 +18,7 @@ func (s *Stem) credentials() (credential.File, error) {
 	return file, s.tolerate(credential.FileName, err, file.Version)
 }
 
-// attachable names the credentials of a grant that a request would carry.
-func (s *Stem) attachable(g grant.Grant, url destination.URL, method string) ([]string, error) {
-	bound, err := s.boundTo(g, url, method)
-	names := []string{}
-	for _, one := range bound {
-		names = append(names, string(one.Name))
-	}
-	return names, err
-}
-
+// boundTo are the credentials of a grant that a request would carry.
 func (s *Stem) boundTo(g grant.Grant, url destination.URL, method string) ([]credential.Named, error) {
 	if g.Credentials == nil {
 		return nil, nil
@@ -58,7 +49,7 @@ func credentialOf(name string, c credential.Credential) capability.Credential {
 	return capability.Credential{Name: name, Source: c.Source.String(), Bind: c.Bind.String(), Attach: c.Attach.String()}
 }
 
-func (s *Stem) addCredential(_ context.Context, _ *call, in capability.CredentialAddInput) (capability.Credential, error) {
+func (s *Stem) addCredential(ctx context.Context, c *call, in capability.CredentialAddInput) (capability.Credential, error) {
 	var name credential.Name
 	var added credential.Credential
 	bind := &added.Bind
@@ -80,15 +71,15 @@ func (s *Stem) addCredential(_ context.Context, _ *call, in capability.Credentia
 	if err != nil {
 		return capability.Credential{}, err
 	}
-	_, err = s.config.Site.Edit(credential.FileName, func(path string, text []byte) ([]byte, error) {
+	_, err = s.edit(ctx, c, credential.FileName, "credential.bound", in.Name, func(path string, text []byte) ([]byte, error) {
 		return credential.Add(path, text, name, added)
 	})
 	return credentialOf(in.Name, added), err
 }
 
-func (s *Stem) removeCredential(_ context.Context, _ *call, in capability.CredentialInput) (capability.Credential, error) {
+func (s *Stem) removeCredential(ctx context.Context, c *call, in capability.CredentialInput) (capability.Credential, error) {
 	var removed credential.Credential
-	_, err := s.config.Site.Edit(credential.FileName, func(path string, text []byte) ([]byte, error) {
+	_, err := s.edit(ctx, c, credential.FileName, "credential.removed", in.Name, func(path string, text []byte) ([]byte, error) {
 		var file credential.File
 		if text != nil {
 			parsed, err := credential.Parse(path, text)

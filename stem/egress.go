@@ -57,58 +57,177 @@ func (r *reach) fetch(ctx context.Context, raw, digest string, most capability.B
 }
 
 // explainEgress asks the decision that a request would meet.
-func (s *Stem) explainEgress(_ context.Context, _ *call, in capability.EgressExplainInput) (capability.EgressExplanation, error) {
+func (s *Stem) explainEgress(ctx context.Context, _ *call, in capability.EgressExplainInput) (capability.EgressExplanation, error) {
 	file, err := s.grants()
 	if err != nil {
 		return capability.EgressExplanation{}, err
 	}
-	method, name := in.Method, in.Pollen
-	if method == "" {
-		method = "GET"
+	q := reachQuestion{method: strings.ToUpper(in.Method), pollen: in.Pollen, substrate: in.Substrate}
+	if q.method == "" {
+		q.method = "GET"
 	}
-	if name == "" {
-		name = string(pollen.Botanist)
+	if q.pollen == "" {
+		q.pollen = string(pollen.Botanist)
 	}
-	url, err := destination.Parse(in.URL)
-	if err != nil {
+	if q.url, err = destination.Parse(in.URL); err != nil {
 		return capability.EgressExplanation{}, err
 	}
-	out := capability.EgressExplanation{URL: url.String(), Rule: "an empty list of destinations denies all", Reasons: []string{}, Credentials: []string{}}
-	for _, g := range file.Grants {
-		if string(g.Pollen) != name || in.Substrate != "" && !slices.Contains(texts(g.Substrates), in.Substrate) {
-			continue
-		}
-		d := destination.Decide(url, strings.ToUpper(method), g.Egress)
-		reason := g.Where() + ": " + strings.Join(d.Reasons, "; ")
-		if on := decides(file, g, in.Substrate); on == "" {
-			d.Allowed = false
-			reason += "; but it decides about no run: it has ended, does not give sprout.grow, or an earlier grant on the same Substrate does"
-		}
-		out.Reasons = append(out.Reasons, reason)
-		if !d.Allowed || out.Permitted {
-			continue
-		}
-		out.Permitted, out.Rule = true, g.Where()+" "+d.Reasons[0]
-		out.Inspected = url.Scheme() == destination.HTTP || destination.DecideAuthority(url.Authority(), g.Egress).Inspect
-		if out.Credentials, err = s.attachable(g, url, strings.ToUpper(method)); err != nil {
+	out := capability.EgressExplanation{URL: q.url.String(), Classes: []string{}, Reasons: []string{}, Credentials: []string{}, Unreadable: []string{}}
+	if q.substrate != "" {
+		if _, err := s.bound(q.substrate); err != nil {
 			return capability.EgressExplanation{}, err
 		}
+	}
+	if refusal, err := s.refusalOfPollen(ctx, q.pollen); err != nil {
+		return capability.EgressExplanation{}, err
+	} else if refusal != nil {
+		out.Rule, out.Reasons = "only a Pollen that is good may ask", append(out.Reasons, refusal.Error())
+		return out, nil
+	}
+	for _, g := range file.Grants {
+		if string(g.Pollen) != q.pollen || q.substrate != "" && !slices.Contains(texts(g.Substrates), q.substrate) {
+			continue
+		}
+		said, err := s.judgeReach(file, g, q)
+		if err != nil {
+			return capability.EgressExplanation{}, err
+		}
+		out.Reasons = append(out.Reasons, said.reason)
+		if out.Rule == "" || said.permitted && !out.Permitted {
+			out.Rule = said.rule
+		}
+		if !said.permitted {
+			continue
+		}
+		for _, class := range said.classes {
+			if !slices.Contains(out.Classes, class) {
+				out.Classes = append(out.Classes, class)
+			}
+		}
+		if out.Permitted { // an earlier grant is the rule
+			continue
+		}
+		out.Permitted = true
+		out.Inspected = q.url.Scheme() == destination.HTTP || destination.DecideAuthority(q.url.Authority(), g.Egress).Inspect
+		if err := s.explainCredentials(ctx, g, q, &out); err != nil {
+			return capability.EgressExplanation{}, err
+		}
+	}
+	if out.Rule == "" {
+		out.Rule = "what no single grant covers is denied"
+		out.Reasons = append(out.Reasons, strings.TrimSuffix(q.pollen+" has no grant on "+q.substrate, " on "))
 	}
 	return out, nil
 }
 
-// decides returns a Substrate on which runs of the grant's Pollen have this grant, which is
-// the first that covers them; "" if there is none. Only one Substrate is looked at if one is
-// named.
-func decides(file grant.File, g grant.Grant, substrate string) string {
-	for _, name := range g.Substrates {
-		if substrate != "" && string(name) != substrate {
-			continue
+// reachQuestion is who would ask for what.
+type reachQuestion struct {
+	url                       destination.URL
+	method, pollen, substrate string // no Substrate: any of the grant's
+}
+
+// reachAnswer is what one grant says to it.
+type reachAnswer struct {
+	permitted    bool
+	classes      []string // by which it could be asked for
+	rule, reason string
+}
+
+func (s *Stem) judgeReach(file grant.File, g grant.Grant, q reachQuestion) (reachAnswer, error) {
+	d := destination.Decide(q.url, q.method, g.Egress)
+	a := reachAnswer{classes: decides(file, g, q), rule: g.Where() + " " + d.Reasons[0], reason: g.Where() + ": " + strings.Join(d.Reasons, "; ")}
+	a.permitted = d.Allowed && len(a.classes) > 0
+	if len(g.Egress) == 0 {
+		a.rule = g.Where() + ": an empty list of destinations denies all"
+	}
+	switch route, err := s.routeTo(g, q.url); {
+	case err != nil:
+		return a, err
+	case len(a.classes) == 0:
+		a.reason += "; it decides about nothing that could ask: it has ended, does not give " + strings.Join(reachingBy(q.method), ", ") +
+			", or an earlier grant on the same Substrate does"
+		if d.Allowed {
+			a.rule = g.Where() + ": it gives nothing that could ask"
 		}
-		d := file.Decide(grant.Request{Pollen: string(g.Pollen), Class: "sprout.grow", Substrate: string(name), Now: time.Now()})
-		if d.Permitted && d.Grant.Line == g.Line {
-			return string(name)
+	case route != "" && !d.Allowed:
+		a.rule = g.Where() + ": only the model route " + route + " leads there"
+		a.reason += "; it is reached only over the model route " + route + ", by the requests that this route knows"
+	}
+	return a, nil
+}
+
+// reachingBy are the classes that ask for something outside; a fetch has one method.
+func reachingBy(method string) []string {
+	classes := []string{"sprout.grow", "stoma.pass"}
+	if method == "GET" {
+		classes = append(classes, "egress.fetch")
+	}
+	return classes
+}
+
+// decides returns the classes for which this grant is the one that decides, which is the
+// first that covers them on a Substrate.
+func decides(file grant.File, g grant.Grant, q reachQuestion) []string {
+	on := texts(g.Substrates)
+	if q.substrate != "" {
+		on = []string{q.substrate}
+	}
+	var classes []string
+	for _, class := range reachingBy(q.method) {
+		if slices.ContainsFunc(on, func(name string) bool {
+			d := file.Decide(grant.Request{Pollen: q.pollen, Class: class, Substrate: name, Now: time.Now()})
+			return d.Permitted && d.Grant.Line == g.Line
+		}) {
+			classes = append(classes, class)
 		}
 	}
-	return ""
+	return classes
+}
+
+// routeTo names the model route of the grant whose provider a URL is of; "" if none is.
+func (s *Stem) routeTo(g grant.Grant, url destination.URL) (string, error) {
+	for _, named := range g.Models {
+		rule, _, err := s.routeRule(named.Route)
+		if err != nil {
+			return "", err
+		}
+		rule.Paths = nil // of the provider, whatever is asked of it
+		if destination.Decide(url, "POST", []destination.Rule{rule}).Allowed {
+			return string(named.Route), nil
+		}
+	}
+	return "", nil
+}
+
+// explainCredentials names what a request would carry. It reads the secrets as a request
+// would, but runs no command: a question has no effects.
+func (s *Stem) explainCredentials(ctx context.Context, g grant.Grant, q reachQuestion, out *capability.EgressExplanation) error {
+	bound, err := s.boundTo(g, q.url, q.method)
+	for _, one := range bound {
+		out.Credentials = append(out.Credentials, string(one.Name))
+		if one.Source.Command != nil {
+			continue
+		}
+		if _, err := s.secrets.Read(ctx, one); err != nil {
+			out.Unreadable = append(out.Unreadable, err.Error())
+		}
+	}
+	return err
+}
+
+// refusalOfPollen is what keeps an issued Pollen from asking anything; nothing keeps the
+// Botanist.
+func (s *Stem) refusalOfPollen(ctx context.Context, name string) (refusal, err error) {
+	if name == string(pollen.Botanist) {
+		return nil, nil
+	}
+	parsed, err := pollen.ParseName(name)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.state.Pollen(ctx, parsed)
+	if err != nil {
+		return nil, err
+	}
+	return record.Check(time.Now(), record.UID), nil
 }

@@ -87,11 +87,17 @@ func (e *egressExplainCommand) Run(ctx context.Context, c *console) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: %s\n", word, display.Line(x.Rule))
 	fmt.Fprintf(c.stdout, "  what would be sent: %s\n", display.Line(x.URL))
+	if x.Permitted {
+		fmt.Fprintf(c.stdout, "  by: %s\n", display.Line(strings.Join(x.Classes, ", ")))
+	}
 	if x.Permitted && !x.Inspected {
 		fmt.Fprintln(c.stdout, "  in a tunnel that nobody looks into")
 	}
 	if len(x.Credentials) > 0 {
 		fmt.Fprintf(c.stdout, "  with the credential %s\n", display.Line(strings.Join(x.Credentials, ", ")))
+	}
+	for _, problem := range x.Unreadable {
+		fmt.Fprintf(c.stdout, "  which would fail now: %s\n", display.Line(problem))
 	}
 	for _, reason := range x.Reasons {
 		fmt.Fprintf(c.stdout, "  %s\n", display.Line(reason))
