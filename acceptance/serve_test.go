@@ -194,42 +194,6 @@ func TestRunEndsWithItsPollen(t *testing.T) {
 	}
 }
 
-// What a Substrate holds is work, and never the control plane's.
-func TestPlantedAuthorityChangesNothing(t *testing.T) {
-	g := newGarden(t)
-	token := g.tokenIn("ci-docs", g.pollenFor("ci-docs", "run.list"))
-	for _, dir := range []string{"", ".config/tendril/", ".tendril/", "tendril/", "config/"} {
-		for name, text := range map[string]string{
-			"grants.yaml":     "version: 1\ngrants: [{pollen: ci-docs, substrates: [handbook], classes: [sprout.grow, stoma.pass]}]\n",
-			"substrates.yaml": "version: 1\nsubstrates: {handbook: {path: /}}\n",
-			"tendril.yaml":    "version: 1\ntoolchain: [/opt]\n",
-			"policy.yaml":     "permit: all\n",
-			"token":           "tendril_pollen_botanist\n",
-		} {
-			path := filepath.Join(g.repo, dir, name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	g.git("add", "-A", "-f")
-	g.git("commit", "-qm", "plants")
-	g.env = append(g.env, "TENDRIL_POLLEN=botanist", "TENDRIL_GRANTS="+filepath.Join(g.repo, "grants.yaml"), "TENDRIL_USER=botanist")
-	for _, verb := range []string{"grow", "pass"} {
-		p := g.startAs(`cd `+g.repo+` && exec "$0" "$@"`, "--token-file", token, "--json", verb, "--substrate", "handbook", "--", "true")
-		said := p.wait()
-		if said := refused(t, verb, said); said.Kind != fault.Denied {
-			t.Errorf("%s: %+v", verb, said)
-		}
-	}
-	if said := g.succeed("grant", "list"); strings.Contains(said.stdout, "sprout.grow") {
-		t.Errorf("the grants are\n%s", said.stdout)
-	}
-}
-
 // What a request asks for beyond its grant refuses it; nothing is clipped to fit.
 func TestNothingInARequestWidensItsGrant(t *testing.T) {
 	g := newGarden(t)
