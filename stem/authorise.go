@@ -75,7 +75,7 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 
 // reaching reports whether a capability reaches out, or runs somebody's work, which may.
 func reaching(d capability.Definition) bool {
-	return d.Branch == capability.Reach || slices.Contains(actionsOf[d.Name], policy.ActionEditWorkspace)
+	return d.Branch == capability.Reach || d.Branch == capability.Publish || slices.Contains(actionsOf[d.Name], policy.ActionEditWorkspace)
 }
 
 // refusalOf is the refusal without who asks what of what, which every refusal of
@@ -153,7 +153,7 @@ func (p permit) accepts(provider string) bool { return p.grant == nil || p.grant
 // watch, and has to be called.
 func (s *Stem) whilePermitted(ctx context.Context, c *call) (context.Context, func()) {
 	definition, err := capability.Lookup(c.name)
-	if err != nil || c.actor.Botanist() || !definition.Streams {
+	if err != nil || c.actor.Botanist() {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

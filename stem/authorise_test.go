@@ -3,12 +3,18 @@
 package stem
 
 import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tendril/capability"
+	"tendril/egress"
 	"tendril/fault"
 	"tendril/run"
 )
@@ -130,16 +136,25 @@ func TestBrokenGrantsGrantNothing(t *testing.T) {
 	}
 }
 
+// permitEnds are the ways in which what permits a call ends.
+var permitEnds = map[string]func(*testing.T, *Stem){
+	"revoked": func(t *testing.T, s *Stem) {
+		if _, err := s.Invoke(t.Context(), ByProcess(), "pollen.revoke", capability.PollenInput{Name: "ci-docs"}); err != nil {
+			t.Error(err)
+		}
+	},
+	"expired": func(t *testing.T, s *Stem) {
+		// A rotation keeps the lifetime, so that one of long ago is over by now.
+		if _, _, err := s.state.RotatePollen(t.Context(), "ci-docs", time.Now().AddDate(-10, 0, 0)); err != nil {
+			t.Error(err)
+		}
+	},
+	"the grant is gone": func(t *testing.T, s *Stem) { writeControl(t, s, "grants.yaml", "version: 1\ngrants: []\n") },
+}
+
 // A watch ends with what permitted it.
 func TestWatchEndsWithItsPermit(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *Stem){
-		"revoked": func(t *testing.T, s *Stem) {
-			if _, err := s.Invoke(t.Context(), ByProcess(), "pollen.revoke", capability.PollenInput{Name: "ci-docs"}); err != nil {
-				t.Error(err)
-			}
-		},
-		"the grant is gone": func(t *testing.T, s *Stem) { writeControl(t, s, "grants.yaml", "version: 1\ngrants: []\n") },
-	} {
+	for name, end := range permitEnds {
 		t.Run(name, func(t *testing.T) {
 			s, who := granted(t, oneGrant)
 			id := recorded(t, s, run.Substrate{Name: "handbook"}, "ci-docs")
@@ -157,6 +172,58 @@ func TestWatchEndsWithItsPermit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A fetch ends with what permitted it, however long its server takes.
+func TestFetchEndsWithItsPermit(t *testing.T) {
+	stalls, arrived := stalling(t)
+	for name, end := range permitEnds {
+		t.Run(name, func(t *testing.T) {
+			s, who := granted(t, fmt.Sprintf(`version: 1
+grants:
+  - pollen: ci-docs
+    substrates: [handbook]
+    classes: [egress.fetch]
+    egress: [{scheme: http, host: 127.0.0.1, port: %s, networks: [127.0.0.0/8]}]
+`, stalls))
+			s.config.Dialer = &egress.Dialer{}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := s.Invoke(t.Context(), who, "egress.fetch",
+					capability.FetchInput{Substrate: run.Substrate{Name: "handbook"}, URL: "http://127.0.0.1:" + stalls + "/"})
+				ended <- err
+			}()
+			select {
+			case <-arrived:
+			case err := <-ended:
+				t.Fatal(err)
+			}
+			end(t, s)
+			if err := <-ended; !fault.Is(err, fault.Denied) {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// stalling is the port of a server that begins an answer and never ends it. It says when
+// one was begun.
+func stalling(t *testing.T) (port string, arrived chan struct{}) {
+	t.Helper()
+	arrived = make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		_, _ = w.Write([]byte("begun"))
+		_ = http.NewResponseController(w).Flush()
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port, arrived
 }
 
 // A rotation does not end what runs.

@@ -130,6 +130,9 @@ func (s *Stem) invoke(ctx context.Context, who Presented, name string, read func
 	working, done := s.whilePermitted(ctx, c)
 	defer done()
 	output, err := handlers[name].do(s, working, c, c.input)
+	if fault.Is(err, fault.Unavailable) && working.Err() != nil {
+		err = errors.Join(err, working.Err()) // what was given up may say only that it was out of reach
+	}
 	err = c.hide(s, c.ended(working, err))
 	if definition, _ := capability.Lookup(name); definition.Impact != capability.Read {
 		_, lost := s.state.Record(context.WithoutCancel(ctx), c.outcome(err))
@@ -158,11 +161,17 @@ func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(cap
 	if err := errors.Join(unknown, malformed); err != nil {
 		return err
 	}
+	return s.judge(ctx, c, definition)
+}
+
+// judge decides on a request that was understood, of an actor who is known: by the
+// grant, then by the policy, then by whether somebody has to approve of it.
+func (s *Stem) judge(ctx context.Context, c *call, d capability.Definition) error {
 	today, err := s.state.RunsOn(ctx, c.actor.Name(), time.Now())
 	if err != nil {
 		return err
 	}
-	if c.permit, err = s.authorise(ctx, c.actor, definition, c.input, today); err != nil {
+	if c.permit, err = s.authorise(ctx, c.actor, d, c.input, today); err != nil {
 		return c.deny(err)
 	}
 	if err := c.input.Validate(); err != nil {
@@ -171,18 +180,21 @@ func (s *Stem) decide(ctx context.Context, c *call, who Presented, read func(cap
 	if err := c.published(); err != nil {
 		return c.deny(err)
 	}
-	if definition.Branch == capability.Publish {
+	if walled, ok := c.input.(capability.Walled); ok {
+		if c.provider, err = s.choose(ctx, walled, c.permit); err != nil {
+			return err
+		}
+	}
+	if actionsOf[c.name] != nil {
+		if err := c.permitted(fault.Denied, "declared", c.declared()); err != nil {
+			return err
+		}
+	}
+	if d.Branch == capability.Publish {
 		return c.deny(fault.New(fault.NeedsApproval, "it needs a person's approval of exactly this action, and there is none").
 			WithRule("the publish Branch needs an exact approval each time"))
 	}
-	walled, ok := c.input.(capability.Walled)
-	if !ok {
-		return nil
-	}
-	if c.provider, err = s.choose(ctx, walled, c.permit); err != nil {
-		return err
-	}
-	return c.permitted(fault.Denied, "declared", c.declared())
+	return nil
 }
 
 // deny makes of a refusal one that says who, what and on what. Its rule and its

@@ -6,10 +6,12 @@ import (
 	"context"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"tendril/capability"
 	"tendril/fault"
+	"tendril/policy"
 	"tendril/run"
 	"tendril/site"
 )
@@ -58,9 +60,15 @@ func TestEveryCapabilityHasItsHandler(t *testing.T) {
 			t.Errorf("%s takes %v and gives %v; its handler takes %v and gives %v",
 				definition.Name, definition.Input, definition.Output, h.input, h.output)
 		}
+		actions := actionsOf[definition.Name]
+		acts := slices.Contains([]capability.Branch{capability.Grow, capability.Reach, capability.Publish}, definition.Branch) &&
+			definition.Name != "run.cancel" // which only ends what was permitted before
+		if acts != (len(actions) > 0) {
+			t.Errorf("%s is of the Branch %s; its actions, for the policy: %v", definition.Name, definition.Branch, actions)
+		}
 		_, walled := reflect.Zero(h.input).Interface().(capability.Walled)
-		if walled != (actionsOf[definition.Name] != nil) {
-			t.Errorf("%s asks for a wall: %v; the policy knows its actions: %v", definition.Name, walled, !walled)
+		if computes := slices.Contains(actions, policy.ActionCompute) || slices.Contains(actions, policy.ActionEditWorkspace); computes != walled {
+			t.Errorf("%s asks for a wall: %v; it runs somebody's work: %v", definition.Name, walled, computes)
 		}
 	}
 	for name := range handlers {

@@ -7,25 +7,35 @@ import (
 	"slices"
 	"strings"
 
+	"tendril/capability"
 	"tendril/fault"
 	"tendril/policy"
 	"tendril/terrarium"
 )
 
-// actionsOf is what a capability lets a Sprout do. One that is not here asks for no
-// Terrarium.
+// actionsOf is what a capability does in somebody's name: what it lets a Sprout do, or
+// what the Stem does itself. One that is not here only looks at or changes what the Stem
+// keeps.
 var actionsOf = map[string][]policy.Action{
 	"sprout.grow":     {policy.ActionCompute, policy.ActionEditWorkspace},
 	"stoma.pass":      {policy.ActionCompute, policy.ActionEditWorkspace},
 	"terrarium.probe": {policy.ActionCompute},
+	"egress.fetch":    {policy.ActionHTTPSRead},
 }
 
 // declared is the boundary that the provider of a call is going to be asked for.
+//
+// What asks for no wall runs nothing of anybody's. No value of Runtime says so; the weaker
+// of those that isolate is given, and nothing but scratch is written.
 func (c *call) declared() policy.Input {
-	return policy.Input{
-		Runtime: runtimeOf(c.provider), Privileged: policy.PrivilegedNo, Filesystem: policy.FilesystemWorkspace,
+	in := policy.Input{
+		Runtime: policy.RuntimeContainer, Privileged: policy.PrivilegedNo, Filesystem: policy.FilesystemScratch,
 		Network: c.network(), Secrets: c.secrets(), Approval: policy.ApprovalNone,
 	}
+	if _, walled := c.input.(capability.Walled); walled {
+		in.Runtime, in.Filesystem = runtimeOf(c.provider), policy.FilesystemWorkspace
+	}
+	return in
 }
 
 // network is what the permit lets the call reach.
@@ -44,7 +54,7 @@ func (c *call) secrets() policy.Secrets {
 	return policy.SecretsNone
 }
 
-// actions are what the call lets a Sprout do.
+// actions are what the call does, and with a road out also what it may reach.
 func (c *call) actions() []policy.Action {
 	actions := actionsOf[c.name]
 	if c.permit.reaches() {
@@ -102,7 +112,11 @@ func (c *call) permitted(kind fault.Kind, when string, in policy.Input) error {
 	if decision.Permits() {
 		return nil
 	}
+	hint := "docs/policy.md lists the rules"
+	if decision.Mask == policy.NeedsAllowlist {
+		hint = "the Botanist can add an egress rule to the grant"
+	}
 	return fault.New(kind, "the boundary as %s breaks the policy: %s", when, strings.Join(decision.Reasons, "; ")).
 		WithRule(fmt.Sprintf("policy mask %d", decision.Mask)).
-		WithHint("docs/policy.md lists the rules")
+		WithHint("%s", hint)
 }
