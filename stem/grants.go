@@ -47,12 +47,12 @@ func (s *Stem) listGrants(ctx context.Context, _ *call, _ capability.EmptyInput)
 	return list, nil
 }
 
-func (s *Stem) addGrant(ctx context.Context, _ *call, in capability.GrantAddInput) (capability.GrantChange, error) {
+func (s *Stem) addGrant(ctx context.Context, c *call, in capability.GrantAddInput) (capability.GrantChange, error) {
 	added, err := grantOf(in)
 	if err != nil {
 		return capability.GrantChange{}, err
 	}
-	file, err := s.config.Site.Edit(grant.FileName, func(path string, text []byte) ([]byte, error) {
+	file, err := s.edit(ctx, c, grant.FileName, "grant.added", in.Pollen, func(path string, text []byte) ([]byte, error) {
 		return grant.Add(path, text, added)
 	})
 	if err != nil {
@@ -88,15 +88,15 @@ func (s *Stem) grantNotes(ctx context.Context, g grant.Grant) ([]string, error) 
 	return notes, nil
 }
 
-func (s *Stem) revokeGrant(_ context.Context, _ *call, in capability.GrantRevokeInput) (capability.GrantChange, error) {
+func (s *Stem) revokeGrant(ctx context.Context, c *call, in capability.GrantRevokeInput) (capability.GrantChange, error) {
 	removed := 0
-	file, err := s.config.Site.Edit(grant.FileName, func(path string, text []byte) (_ []byte, err error) {
+	file, err := s.edit(ctx, c, grant.FileName, "grant.revoked", in.Pollen, func(path string, text []byte) (_ []byte, err error) {
 		text, removed, err = grant.Revoke(path, text, in.Pollen, in.Class, in.Substrate)
+		if err == nil && removed == 0 {
+			err = fault.New(fault.NotFound, "no grant of %s holds that", in.Pollen).WithHint("tendril grant list shows the grants in force")
+		}
 		return text, err
 	})
-	if err == nil && removed == 0 {
-		err = fault.New(fault.NotFound, "no grant of %s holds that", in.Pollen).WithHint("tendril grant list shows the grants in force")
-	}
 	return capability.GrantChange{File: file, Removed: removed}, err
 }
 

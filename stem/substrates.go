@@ -3,7 +3,10 @@
 package stem
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 
 	"tendril/capability"
 	"tendril/fault"
@@ -36,6 +39,26 @@ func (s *Stem) tolerate(file string, err error, version int) error {
 	}
 	s.complaints[file] = said
 	return nil
+}
+
+// edit edits a file of the control plane, and records what of target changed, with the
+// digest of the file after. A file is no part of the database's transaction: the row
+// follows the file, and if it cannot be written the call fails with the edit in force.
+func (s *Stem) edit(ctx context.Context, c *call, file, what, target string, change func(path string, old []byte) ([]byte, error)) (string, error) {
+	row, changed := c.change(what, target), false
+	path, err := s.config.Site.Edit(file, func(path string, old []byte) ([]byte, error) {
+		text, err := change(path, old)
+		sum := sha256.Sum256(text)
+		row.Digests = map[string]string{"file": "sha256:" + hex.EncodeToString(sum[:])}
+		changed = !bytes.Equal(text, old)
+		return text, err
+	})
+	if err != nil || !changed {
+		return path, err
+	}
+	// The edit is made, also for a caller who is gone by now.
+	_, err = s.state.Record(context.WithoutCancel(ctx), row)
+	return path, err
 }
 
 // open opens the repository that a Substrate is bound to. What a name is bound to is
@@ -91,7 +114,7 @@ func (s *Stem) listSubstrates(_ context.Context, c *call, _ capability.EmptyInpu
 	return list, err
 }
 
-func (s *Stem) addSubstrate(ctx context.Context, _ *call, in capability.SubstrateAddInput) (capability.Substrate, error) {
+func (s *Stem) addSubstrate(ctx context.Context, c *call, in capability.SubstrateAddInput) (capability.Substrate, error) {
 	added := grant.Substrate{URL: grant.URL(in.URL), Branch: grant.Branch(in.Branch), Provider: grant.Provider(in.Provider)}
 	if in.Path != nil {
 		// The repository itself and no way to it: a directory below it would name all of it,
@@ -108,15 +131,15 @@ func (s *Stem) addSubstrate(ctx context.Context, _ *call, in capability.Substrat
 			return capability.Substrate{}, err
 		}
 	}
-	_, err := s.config.Site.Edit(grant.SubstratesFileName, func(path string, text []byte) ([]byte, error) {
+	_, err := s.edit(ctx, c, grant.SubstratesFileName, "substrate.bound", in.Name, func(path string, text []byte) ([]byte, error) {
 		return grant.AddSubstrate(path, text, grant.SubstrateName(in.Name), added)
 	})
 	return substrateOf(in.Name, added), err
 }
 
-func (s *Stem) removeSubstrate(_ context.Context, _ *call, in capability.SubstrateInput) (capability.Substrate, error) {
+func (s *Stem) removeSubstrate(ctx context.Context, c *call, in capability.SubstrateInput) (capability.Substrate, error) {
 	var removed grant.Substrate
-	_, err := s.config.Site.Edit(grant.SubstratesFileName, func(path string, text []byte) ([]byte, error) {
+	_, err := s.edit(ctx, c, grant.SubstratesFileName, "substrate.removed", in.Name, func(path string, text []byte) ([]byte, error) {
 		var file grant.SubstratesFile
 		if text != nil {
 			parsed, err := grant.ParseSubstrates(path, text)
