@@ -1,41 +1,86 @@
 package site_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"go/ast"
+	goparser "go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"tendril/budget"
 	"tendril/credential"
+	"tendril/egress/model"
 	"tendril/fault"
 	"tendril/grant"
 	"tendril/site"
 	"tendril/strictyaml"
 )
 
-// controlPlane is every file that decides something: its type and a valid example, which
-// has what a file needs at least. The keys are those of the type.
-var controlPlane = []struct {
-	name    string
-	file    reflect.Type
-	parse   func(name string, text []byte) error
-	example mapping
-}{
-	{site.FileName, reflect.TypeFor[site.Config](), parser(site.ParseConfig), mapping{{"version", "1"}}},
-	{grant.FileName, reflect.TypeFor[grant.File](), parser(grant.Parse), mapping{{"version", "1"}, {"grants", list{mapping{
+// controlPlane is every file that decides something: the constant that names it, its type
+// and a valid example, which has what a file needs at least. The keys are those of the type.
+var controlPlane = []controlFile{
+	{site.FileName, "site.FileName", reflect.TypeFor[site.Config](), parser(site.ParseConfig), mapping{{"version", "1"}}},
+	{grant.FileName, "grant.FileName", reflect.TypeFor[grant.File](), parser(grant.Parse), mapping{{"version", "1"}, {"grants", list{mapping{
 		{"pollen", "ci-docs"}, {"substrates", list{"handbook"}}, {"classes", list{"run.get"}},
 		{"egress", list{mapping{{"host", "api.example.com"}}}},
 	}}}}},
-	{grant.SubstratesFileName, reflect.TypeFor[grant.SubstratesFile](), parser(grant.ParseSubstrates), mapping{{"version", "1"}, {"substrates", mapping{
+	{grant.SubstratesFileName, "grant.SubstratesFileName", reflect.TypeFor[grant.SubstratesFile](), parser(grant.ParseSubstrates), mapping{{"version", "1"}, {"substrates", mapping{
 		{"handbook", mapping{{"path", "/srv/handbook.git"}}},
 	}}}},
-	{credential.FileName, reflect.TypeFor[credential.File](), parser(credential.Parse), mapping{{"version", "1"}, {"credentials", mapping{
+	{credential.FileName, "credential.FileName", reflect.TypeFor[credential.File](), parser(credential.Parse), mapping{{"version", "1"}, {"credentials", mapping{
 		{"model-api", mapping{
 			{"source", mapping{{"env", "MODEL_API_KEY"}}}, {"bind", mapping{{"host", "api.example.com"}}}, {"attach", mapping{{"header", "Authorization"}}},
 		}},
 	}}}},
+	{budget.FileName, "budget.FileName", reflect.TypeFor[pricesFile](), parser(budget.ParsePrices), mapping{{"version", "1"}, {"prices", list{mapping{
+		{"route", "anthropic"}, {"model", "some-model"}, {"input", "1"}, {"output", "1"}, {"cache_read", "1"}, {"cache_write", "1"},
+	}}}}},
+	{model.FieldsFileName, "model.FieldsFileName", reflect.TypeFor[fieldsFile](), parser(model.WithFile), mapping{{"version", "1"}}},
+}
+
+// The keys of files whose types are their packages' own. TestTypos compares them with the
+// keys that the parser says it knows.
+type (
+	pricesFile struct {
+		Version int `yaml:"version"`
+		Prices  []struct {
+			Route      string `yaml:"route"`
+			Model      string `yaml:"model"`
+			Input      string `yaml:"input"`
+			Output     string `yaml:"output"`
+			CacheRead  string `yaml:"cache_read"`
+			CacheWrite string `yaml:"cache_write"`
+			MaxInput   string `yaml:"max_input"`
+			MaxOutput  string `yaml:"max_output"`
+		} `yaml:"prices"`
+	}
+	fieldsFile struct {
+		Version   int         `yaml:"version"`
+		Anthropic dialectFile `yaml:"anthropic"`
+		Chat      dialectFile `yaml:"openai-chat"`
+		Responses dialectFile `yaml:"openai-responses"`
+	}
+	dialectFile struct {
+		Kinds   map[string][]string `yaml:"kinds"`
+		Refused []string            `yaml:"refused"`
+		Media   map[string]int64    `yaml:"media"`
+		Betas   []string            `yaml:"betas"`
+	}
+)
+
+type controlFile struct {
+	name, is string
+	file     reflect.Type
+	parse    func(name string, text []byte) error
+	example  mapping
 }
 
 func parser[T any](parse func(string, []byte) (T, error)) func(string, []byte) error {
@@ -55,6 +100,7 @@ func TestTypos(t *testing.T) {
 			}
 			keys := 0
 			for _, place := range places(test.file, nil) {
+				knowsOnly(t, test.parse(test.name, []byte(render(replaceKey(test.example, place.path, noKey, noKey)))), place)
 				for _, key := range place.keys {
 					keys++
 					if err := test.parse(test.name, []byte(render(replaceKey(test.example, place.path, key, key)))); err != nil && strings.Contains(err.Error(), "unknown key") {
@@ -72,6 +118,63 @@ func TestTypos(t *testing.T) {
 				t.Errorf("only %d keys were found", keys)
 			}
 		})
+	}
+}
+
+// noKey is near to no key.
+const noKey = "qqqqqqqqqqqqqqqqqqqq"
+
+// knowsOnly reads the keys that a refusal of noKey lists.
+func knowsOnly(t *testing.T, err error, place place) {
+	t.Helper()
+	var f *fault.Error
+	if want := "known keys are " + strings.Join(place.keys, ", "); !errors.As(err, &f) || f.Hint != want {
+		t.Errorf("at %v: %v\nwant %s", place.path, err, want)
+	}
+}
+
+// TestTyposOfEveryWatchedFile: a file that comes to be watched has its keys tried too.
+func TestTyposOfEveryWatchedFile(t *testing.T) {
+	paths, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "_test.go") || !bytes.Contains(text, []byte("site.Watch")) {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := goparser.ParseFile(set, path, text, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			of := call.Fun
+			if instance, ok := of.(*ast.IndexExpr); ok {
+				of = instance.X
+			}
+			if types.ExprString(of) != "site.Watch" {
+				return true
+			}
+			watched++
+			name := types.ExprString(call.Args[1])
+			if !slices.ContainsFunc(controlPlane, func(f controlFile) bool { return f.is == name }) {
+				t.Errorf("%s: the file %s is not in the table of controlPlane", set.Position(call.Pos()), name)
+			}
+			return true
+		})
+	}
+	if watched < len(controlPlane)-1 { // all but the Botanist's own, which is read once
+		t.Errorf("only %d watched files were found", watched)
 	}
 }
 

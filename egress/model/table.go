@@ -65,35 +65,34 @@ type dialectFile struct {
 
 // BuiltIn returns what this version knows of today's requests.
 func BuiltIn() Fields {
-	var f Fields
-	if err := f.add(FieldsFileName, builtIn); err != nil {
+	decoded, err := strictyaml.Decode[fieldsFile](FieldsFileName, builtIn)
+	if err != nil {
 		panic("egress/model: " + err.Error()) // a test reads it
 	}
+	var f Fields
+	f.add(decoded)
 	return f
 }
 
 // WithFile returns what is built in and what the text of a file adds. file is its name
 // as errors give it; every refusal is a fault of the kind invalid with file and line.
 func WithFile(file string, text []byte) (Fields, error) {
-	f := BuiltIn()
-	if err := f.add(file, text); err != nil {
+	decoded, err := strictyaml.Decode[fieldsFile](file, text)
+	if err != nil {
 		return Fields{}, err
 	}
+	f := BuiltIn()
+	f.add(decoded)
 	return f, nil
 }
 
-func (f *Fields) add(file string, text []byte) error {
-	decoded, err := strictyaml.Decode[fieldsFile](file, text)
-	if err != nil {
-		return err
-	}
+func (f *Fields) add(more fieldsFile) {
 	for _, part := range []struct {
 		into *dialect
 		from dialectFile
-	}{{&f.anthropic, decoded.Anthropic}, {&f.chat, decoded.Chat}, {&f.responses, decoded.Responses}} {
+	}{{&f.anthropic, more.Anthropic}, {&f.chat, more.Chat}, {&f.responses, more.Responses}} {
 		part.into.add(part.from)
 	}
-	return nil
 }
 
 func (d *dialect) add(more dialectFile) {
