@@ -3,6 +3,7 @@
 package rootfs
 
 import (
+	"encoding/pem"
 	"maps"
 	"slices"
 	"strings"
@@ -13,8 +14,8 @@ import (
 var trustStores = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt"}
 
 // Trusting returns the view with one certificate, in PEM, in the place of all those that
-// the host trusts. Programs that bring a list of their own have to be told by their
-// environment.
+// the host trusts, and in the form that Java reads beside it. Programs that bring a list of
+// their own have to be told by their environment.
 func (v View) Trusting(certificate []byte) View {
 	stores := []string{"/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted"}
 	below := func(path string) bool {
@@ -24,6 +25,9 @@ func (v View) Trusting(certificate []byte) View {
 	v.Masks = slices.DeleteFunc(slices.Clone(v.Masks), func(m Mask) bool { return below(m.Path) })
 	for _, file := range trustStores {
 		v = v.withFile(file, certificate)
+	}
+	if block, _ := pem.Decode(certificate); block != nil {
+		v = v.withFile(javaTrustStore, keyStore(block.Bytes))
 	}
 	return v
 }

@@ -112,7 +112,10 @@ func (p permit) env() []string {
 		return env
 	}
 	proxy := loopback(proxyPort)
-	const trusted = "/etc/ssl/certs/ca-certificates.crt"
+	const (
+		trusted       = "/etc/ssl/certs/ca-certificates.crt"
+		trustedByJava = "/etc/ssl/certs/java/cacerts"
+	)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "npm_config_proxy", "npm_config_https_proxy", "PIP_PROXY"} {
 		env = append(env, name+"="+proxy)
 	}
@@ -123,7 +126,7 @@ func (p permit) env() []string {
 		env = append(env, name+"="+trusted)
 	}
 	return append(env, "NODE_USE_ENV_PROXY=1",
-		fmt.Sprintf("JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=%d -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=%[1]d", proxyPort))
+		fmt.Sprintf("JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=%d -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=%[1]d -Djavax.net.ssl.trustStore=%s", proxyPort, trustedByJava))
 }
 
 func loopback(port uint16) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
