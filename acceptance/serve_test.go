@@ -2,12 +2,14 @@ package acceptance_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	pseudo "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +34,7 @@ func TestCrashServe(t *testing.T) {
 	seed := number(t, "SOAK_SEED", int(time.Now().UnixNano()&0x7fffffff))
 	t.Logf("%d kills with SOAK_SEED=%d", kills, seed)
 	random := pseudo.New(pseudo.NewPCG(uint64(seed), 1))
-	seen := &acknowledged{rows: map[int64]string{}}
+	seen := &acknowledged{rows: map[int64]string{}, pollens: map[int64]string{}}
 	for i := range kills {
 		server := g.serveOn(t, socket, "0600")
 		stop := make(chan struct{})
@@ -49,10 +51,10 @@ func TestCrashServe(t *testing.T) {
 			t.Fatalf("kill %d of %d; SOAK_SEED=%d", i+1, kills, seed)
 		}
 	}
-	if len(seen.rows) < kills || len(seen.checkpoints) == 0 {
-		t.Errorf("only %d rows and %d checkpoints were acknowledged in %d rounds", len(seen.rows), len(seen.checkpoints), kills)
+	if len(seen.rows) < kills || len(seen.pollens) == 0 || len(seen.checkpoints) == 0 {
+		t.Errorf("only %d rows, %d Pollen and %d checkpoints were acknowledged in %d rounds", len(seen.rows), len(seen.pollens), len(seen.checkpoints), kills)
 	}
-	t.Logf("%d rows and %d checkpoints were acknowledged", len(seen.rows), len(seen.checkpoints))
+	t.Logf("%d rows, %d Pollen and %d checkpoints were acknowledged", len(seen.rows), len(seen.pollens), len(seen.checkpoints))
 }
 
 // TestCrashServeAsOrdinaryUser does the same without root.
@@ -64,6 +66,7 @@ func TestCrashServeAsOrdinaryUser(t *testing.T) {
 type acknowledged struct {
 	mu          sync.Mutex
 	rows        map[int64]string // capability, by the row that an answer named
+	pollens     map[int64]string // name of the Pollen that was issued, by that row
 	checkpoints [][]byte
 }
 
@@ -92,8 +95,11 @@ func (a *acknowledged) load(ctx context.Context, socket, token string, n int, st
 		if row != nil {
 			a.rows[*row] = r.Capability
 		}
-		if checkpoint, ok := output.(capability.LedgerCheckpoint); ok {
-			a.checkpoints = append(a.checkpoints, []byte(checkpoint.Checkpoint))
+		switch output := output.(type) {
+		case capability.LedgerCheckpoint:
+			a.checkpoints = append(a.checkpoints, []byte(output.Checkpoint))
+		case capability.IssuedPollen:
+			a.pollens[*row] = output.Pollen.Name
 		}
 		a.mu.Unlock()
 	}
@@ -105,6 +111,22 @@ func (g *garden) mustHold(seen *acknowledged) {
 	g.t.Helper()
 	export := []byte(g.succeed("ledger", "export").stdout)
 	lines := bytes.Split(export, []byte("\n"))
+	issued := map[int64]string{}
+	for _, line := range lines[:len(lines)-1] {
+		if row, err := ledger.ParseRow(line); err != nil {
+			g.t.Errorf("%s: %v", line, err)
+		} else if row.Change == "pollen.issued" && row.Of != nil {
+			issued[*row.Of] = row.Target
+		}
+	}
+	for seq, name := range seen.pollens {
+		if issued[seq] != name {
+			g.t.Errorf("row %d issued %s; the ledger has a change of %q", seq, name, issued[seq])
+		}
+		if _, err := g.store.Pollen(g.t.Context(), pollen.Name(name)); err != nil {
+			g.t.Error(err)
+		}
+	}
 	for seq, name := range seen.rows {
 		if seq >= int64(len(lines)) {
 			g.t.Errorf("row %d of %s is gone", seq, name)
@@ -119,7 +141,25 @@ func (g *garden) mustHold(seen *acknowledged) {
 		if _, err := ledger.Verify(bytes.NewReader(export), g.store.LedgerKey(), seen.checkpoints...); err != nil {
 			g.t.Error(err)
 		}
+		newest := slices.MaxFunc(seen.checkpoints, func(a, b []byte) int {
+			return cmp.Compare(g.rowsOf(a), g.rowsOf(b))
+		})
+		kept := filepath.Join(g.home, "checkpoint")
+		if err := os.WriteFile(kept, newest, 0o600); err != nil {
+			g.t.Fatal(err)
+		}
+		g.succeed("ledger", "verify", "--checkpoint", kept)
 	}
+}
+
+// rowsOf is how many rows a checkpoint is of.
+func (g *garden) rowsOf(signed []byte) int64 {
+	g.t.Helper()
+	checkpoint, err := ledger.ReadCheckpoint(signed)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return checkpoint.Size
 }
 
 // pollenFor issues a Pollen that has the classes on the garden's repository, by the
