@@ -30,35 +30,43 @@ const (
 	elsewhere6 = "2001:db8::9"
 )
 
+// How an attempt of attempt.pl ends inside: for want of a route (ENETUNREACH) or of a
+// capability (EPERM). The loopback is there, but is none of the host's.
+const (
+	noRoute    = " failed: errno 101,"
+	noSocket   = "socket failed: errno 1,"
+	noneOfHost = "\nsent\n"
+)
+
 // attempts are what a program inside may try in order to send a packet. Each of them sends
 // one where nothing holds it back, and the test looks that it does. PORT is a server's on
-// the host's own loopback.
-var attempts = []struct{ name, command string }{
-	{"tcp", "perl attempt.pl tcp " + elsewhere4 + " 80"},
-	{"tcp by the shell", "timeout 1 bash -c 'echo >/dev/tcp/" + elsewhere4 + "/80'"},
-	{"tcp over ipv6", "perl attempt.pl tcp6 " + elsewhere6 + " 80"},
-	{"tcp over ipv6 that is ipv4", "perl attempt.pl tcp6 ::ffff:" + elsewhere4 + " 80"},
-	{"udp", "perl attempt.pl udp " + elsewhere4 + " 443"},
-	{"udp over ipv6", "perl attempt.pl udp6 " + elsewhere6 + " 443"},
-	{"broadcast", "perl attempt.pl udp 255.255.255.255 9"},
-	{"multicast", "perl attempt.pl udp 224.0.0.251 5353"},
-	{"icmp as ping(1) does", "perl attempt.pl ping " + elsewhere4},
-	{"icmp", "perl attempt.pl icmp " + elsewhere4},
-	{"icmp over ipv6", "perl attempt.pl icmp6 " + elsewhere6},
-	{"a raw socket", "perl attempt.pl raw " + elsewhere4},
-	{"a packet socket", "perl attempt.pl packet"},
-	{"dns", "perl attempt.pl udp " + elsewhere4 + " 53"},
-	{"dns by libc", "RES_OPTIONS='timeout:1 attempts:1' timeout 5 getent ahosts leak.example"},
-	{"metadata", "perl attempt.pl tcp 169.254.169.254 80"},
-	{"--noproxy", "curl -sS --connect-timeout 1 --noproxy '*' http://" + elsewhere4 + "/"},
-	{"NO_PROXY", "NO_PROXY='*' no_proxy='*' curl -sS --connect-timeout 1 http://" + elsewhere4 + "/"},
-	{"no proxy in the environment", "env -i curl -sS --connect-timeout 1 http://" + elsewhere4 + "/"},
-	{"a name that the grant does not have", "RES_OPTIONS='timeout:1 attempts:1' curl -sS --connect-timeout 2 https://leak.example/"},
-	{"an address that the grant does not have", "curl -sS --connect-timeout 1 https://" + elsewhere4 + "/"},
-	{"the host's loopback", "perl attempt.pl tcp 127.0.0.1 PORT"},
-	{"the host's loopback by udp", "perl attempt.pl udp 127.0.0.1 PORT"},
-	{"the host's loopback over ipv6", "perl attempt.pl tcp6 ::1 PORT"},
-	{"the host's loopback by the proxy", "curl -sS -m 5 --noproxy '' http://127.0.0.1:PORT/"},
+// the host's own loopback. What it says inside shows that it was held back there, and by what.
+var attempts = []struct{ name, command, inside string }{
+	{"tcp", "perl attempt.pl tcp " + elsewhere4 + " 80", "connect" + noRoute},
+	{"tcp by the shell", "timeout 1 bash -c 'echo >/dev/tcp/" + elsewhere4 + "/80'", "connect: Network is unreachable"},
+	{"tcp over ipv6", "perl attempt.pl tcp6 " + elsewhere6 + " 80", "connect" + noRoute},
+	{"tcp over ipv6 that is ipv4", "perl attempt.pl tcp6 ::ffff:" + elsewhere4 + " 80", "connect" + noRoute},
+	{"udp", "perl attempt.pl udp " + elsewhere4 + " 443", "send" + noRoute},
+	{"udp over ipv6", "perl attempt.pl udp6 " + elsewhere6 + " 443", "send" + noRoute},
+	{"broadcast", "perl attempt.pl udp 255.255.255.255 9", "send" + noRoute},
+	{"multicast", "perl attempt.pl udp 224.0.0.251 5353", "send" + noRoute},
+	{"icmp as ping(1) does", "perl attempt.pl ping " + elsewhere4, "send" + noRoute},
+	{"icmp", "perl attempt.pl icmp " + elsewhere4, noSocket},
+	{"icmp over ipv6", "perl attempt.pl icmp6 " + elsewhere6, noSocket},
+	{"a raw socket", "perl attempt.pl raw " + elsewhere4, noSocket},
+	{"a packet socket", "perl attempt.pl packet", noSocket},
+	{"dns", "perl attempt.pl udp " + elsewhere4 + " 53", "send" + noRoute},
+	{"dns by libc", "RES_OPTIONS='timeout:1 attempts:1' timeout 5 getent ahosts leak.example", "status 2\n"},
+	{"metadata", "perl attempt.pl tcp 169.254.169.254 80", "connect" + noRoute},
+	{"--noproxy", "curl -sS --connect-timeout 1 --noproxy '*' http://" + elsewhere4 + "/", "curl: (7)"},
+	{"NO_PROXY", "NO_PROXY='*' no_proxy='*' curl -sS --connect-timeout 1 http://" + elsewhere4 + "/", "curl: (7)"},
+	{"no proxy in the environment", "env -i curl -sS --connect-timeout 1 http://" + elsewhere4 + "/", "curl: (7)"},
+	{"a name that the grant does not have", "RES_OPTIONS='timeout:1 attempts:1' curl -sS --connect-timeout 2 https://leak.example/", "response 403"},
+	{"an address that the grant does not have", "curl -sS --connect-timeout 1 https://" + elsewhere4 + "/", "response 403"},
+	{"the host's loopback", "perl attempt.pl tcp 127.0.0.1 PORT", noneOfHost},
+	{"the host's loopback by udp", "perl attempt.pl udp 127.0.0.1 PORT", noneOfHost},
+	{"the host's loopback over ipv6", "perl attempt.pl tcp6 ::1 PORT", noneOfHost},
+	{"the host's loopback by the proxy", "curl -sS -m 5 --noproxy '' http://127.0.0.1:PORT/", "no rule names the host 127.0.0.1"},
 }
 
 // A network namespace has a way out, on which every packet is counted. What a program
@@ -112,7 +120,7 @@ func TestNoPacketLeaves(t *testing.T) {
 	base := "https://" + net.JoinHostPort(o.host, o.port)
 	fmt.Fprintf(&script, "curl -sS -m 20 %s/ok/before\n", base)
 	for i := range attempts {
-		fmt.Fprintf(&script, "echo \"tried %d\"; { %s; } 2>&1\n", i, command(i))
+		fmt.Fprintf(&script, "echo \"trying %d\"; { %s; } 2>&1; echo \"status $?\"; echo \"tried %[1]d\"\n", i, command(i))
 	}
 	fmt.Fprintf(&script, "echo tried the other; perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(PeerAddr => \"127.0.0.1\", PeerPort => 4040) ? \"reached\" : $@'\n")
 	fmt.Fprintf(&script, "curl -sS -m 20 %s/ok/after\n", base)
@@ -133,8 +141,12 @@ func TestNoPacketLeaves(t *testing.T) {
 		t.Error("not even what the grant permits was counted")
 	}
 	for i, attempt := range attempts {
-		if !strings.Contains(out, fmt.Sprintf("tried %d\n", i)) {
-			t.Errorf("%s was not tried", attempt.name)
+		_, said, _ := strings.Cut(out, fmt.Sprintf("trying %d\n", i))
+		said, _, tried := strings.Cut(said, fmt.Sprintf("tried %d\n", i))
+		kind, ofPerl := strings.CutPrefix(attempt.command, "perl attempt.pl ")
+		kind, _, _ = strings.Cut(kind, " ")
+		if !tried || !strings.Contains(said, attempt.inside) || ofPerl && !strings.HasPrefix(said, "trying "+kind+"\n") {
+			t.Errorf("%s was not tried, or not held back as it should be (%q): %q", attempt.name, attempt.inside, said)
 		}
 	}
 	if !strings.Contains(out, "hello from /ok/before") || !strings.Contains(out, "hello from /ok/after") {
@@ -143,7 +155,7 @@ func TestNoPacketLeaves(t *testing.T) {
 	if n := neighbour.visits(); n > 0 {
 		t.Errorf("the host's loopback was reached %d times", n)
 	}
-	if strings.Contains(out, "reached") || strings.Count(g.output(otherRun.ID), "visited") != 1 {
+	if !strings.Contains(out, "tried the other") || !strings.Contains(out, "Connection refused") || strings.Contains(out, "reached") || strings.Count(g.output(otherRun.ID), "visited") != 1 {
 		t.Errorf("another run's loopback was reached: %s", g.output(otherRun.ID))
 	}
 	if said := g.tendril("run", "cancel", string(otherRun.ID)); said.status != 0 {
