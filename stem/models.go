@@ -3,6 +3,7 @@
 package stem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,8 +68,12 @@ func (r *reach) openRoutes() error {
 		if err != nil {
 			return err
 		}
+		to, err := destination.Parse(base.String())
+		if err != nil {
+			return err
+		}
 		leads := func(g grant.Grant) []destination.Rule { // as long as the grant names the route
-			if slices.ContainsFunc(g.Models, func(m grant.ModelRoute) bool { return m.Route == named.Route }) {
+			if _, ok := routeOf(g, named.Route); ok {
 				return []destination.Rule{rule}
 			}
 			return nil
@@ -76,7 +81,7 @@ func (r *reach) openRoutes() error {
 		route, err := model.New(model.Config{
 			Route: named.Route, Base: base,
 			Upstream: r.proxy.RoundTripper(gate{r, leads}),
-			Accounts: account{r}, Prices: prices, Limits: budgetOf(*r.grant), Fields: *fields, Permit: permitOf(named),
+			Accounts: account{r, to}, Prices: prices, Fields: *fields, Terms: r.terms(named.Route),
 			Exceeded: func(unit budget.Unit) { r.exceed(run.Limit(unit)) },
 		})
 		if err != nil {
@@ -112,6 +117,32 @@ func (s *Stem) routeRule(name budget.Route) (destination.Rule, *neturl.URL, erro
 	}, base, nil
 }
 
+// holding is the grant as it is now, which may have been changed; nil: there is none.
+func (r *reach) holding() *grant.Grant {
+	return r.stem.reachOf(r.call.actor, r.call.name, r.call.input)
+}
+
+// terms are what the grant says of a route when they are asked for.
+func (r *reach) terms(name budget.Route) func() (model.Terms, error) {
+	return func() (model.Terms, error) {
+		if holding := r.holding(); holding != nil {
+			if m, ok := routeOf(*holding, name); ok {
+				return model.Terms{Permit: permitOf(m), Limits: budgetOf(*holding)}, nil
+			}
+		}
+		return model.Terms{}, fault.New(fault.Denied, "no grant gives this run the models of %s any more", name).
+			WithHint("the Botanist can name them in %s", r.grant.Where())
+	}
+}
+
+func routeOf(g grant.Grant, name budget.Route) (grant.ModelRoute, bool) {
+	i := slices.IndexFunc(g.Models, func(m grant.ModelRoute) bool { return m.Route == name })
+	if i < 0 {
+		return grant.ModelRoute{}, false
+	}
+	return g.Models[i], true
+}
+
 func permitOf(m grant.ModelRoute) model.Permit {
 	return model.Permit{Models: texts(m.Models), Tools: texts(m.Tools), Fields: texts(m.Fields), Strict: m.Strict}
 }
@@ -133,17 +164,22 @@ func budgetOf(g grant.Grant) budget.Limits {
 }
 
 // account pays for the model calls of one run, out of what its grant has.
-type account struct{ *reach }
+type account struct {
+	*reach
+	to destination.URL // where its route leads
+}
 
 // Reserve implements [model.Accounts].
 func (a account) Reserve(ctx context.Context, c model.Call) (int64, error) {
 	asked := string(c.Route) + " " + c.Model
 	id, err := a.stem.state.Reserve(ctx, state.Reservation{
-		Run: a.run, Pollen: a.call.actor.Name(), At: time.Now(), Bound: c.Bound, Limits: budgetOf(*a.grant),
-	}, a.row("model.reserved", asked, ""))
+		Run: a.run, Pollen: a.call.actor.Name(), At: time.Now(), Bound: c.Bound, Limits: c.Limits,
+	}, a.row("model.reserved", asked+without(c.Removed), ""))
+	var why *fault.Error
 	switch {
-	case fault.Is(err, fault.Denied):
-		return id, errors.Join(err, a.refused(ctx, asked, err))
+	case fault.Is(err, fault.Denied) && errors.As(err, &why) && a.first("refused "+asked):
+		// The same is asked again while a request waits for another one, and is one decision.
+		return id, errors.Join(err, a.refuse(ctx, asked, why.Rule, why))
 	case err == nil:
 		for _, name := range c.Removed {
 			a.once("taken out of requests to " + string(c.Route) + ": " + name)
@@ -159,21 +195,39 @@ func (a account) row(change, target, state string) ledger.Entry {
 	return e
 }
 
-// refused records that a budget refused a request. The same is asked again while a request
-// waits for another one, and is one decision.
-func (a account) refused(ctx context.Context, asked string, err error) error {
-	if !a.first("refused " + asked) {
-		return nil
+// without says what was taken out of a request. The ledger cuts it where it is too long.
+func without(removed []string) string {
+	if len(removed) == 0 {
+		return ""
 	}
+	return " without " + strings.Join(removed, ", ")
+}
+
+// Refused implements [model.Accounts]. It counts as a request to where the route leads.
+func (a account) Refused(ctx context.Context, c model.Call, why *fault.Error) error {
+	where := a.grant.Where()
+	if holding := a.holding(); holding != nil {
+		where = holding.Where()
+	}
+	rule := where + ": " + why.Detail
+	if why.Rule != "" {
+		rule += " (" + why.Rule + ")"
+	}
+	if !a.count(a.to.Origin(), rule, false) {
+		return tooMuch
+	}
+	err := a.refuse(ctx, string(c.Route)+" "+cmp.Or(c.Model, c.Endpoint, "-"), rule, why)
+	a.tell(run.EgressDecision{Destination: a.to.Origin(), Method: "-", Rule: rule, Failure: string(proxy.Refused)})
+	return err
+}
+
+// refuse records that a model request was refused.
+func (a account) refuse(ctx context.Context, asked, rule string, why *fault.Error) error {
 	e := a.call.entry(ledger.Decision)
 	e.Of, e.Run, e.Capability, e.Target = &a.call.row, string(a.run), "egress.model", asked
-	e.Decision, e.Fault = ledger.Deny, string(fault.Denied)
-	var f *fault.Error
-	if errors.As(err, &f) {
-		e.Rule = f.Rule
-	}
-	_, lost := a.stem.state.Record(context.WithoutCancel(ctx), e)
-	return lost
+	e.Decision, e.Fault, e.Rule = ledger.Deny, string(why.Kind), rule
+	_, err := a.stem.state.Record(context.WithoutCancel(ctx), e)
+	return err
 }
 
 // Settle implements [model.Accounts].

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"tendril/budget"
 	"tendril/egress/model"
+	"tendril/fault"
 )
 
 const priceList = `
@@ -37,11 +39,12 @@ func prices(t testing.TB) budget.Prices {
 // route in TestRacingRequests.
 type accounts struct {
 	mu       sync.Mutex
-	limits   budget.Limits
 	calls    []model.Call
 	settled  map[int64]model.Outcome
 	kept     map[int64]model.Outcome
 	refusing chan<- struct{} // told of each refusal
+	refused  []string        // call and detail of each request that a route refused
+	lost     error           // why a refusal is not recorded
 	settling error
 }
 
@@ -60,7 +63,7 @@ func (a *accounts) used() budget.Amount {
 func (a *accounts) Reserve(_ context.Context, c model.Call) (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.limits.Check(a.used(), budget.Amount{}, c.Bound); err != nil {
+	if err := c.Limits.Check(a.used(), budget.Amount{}, c.Bound); err != nil {
 		if a.refusing != nil {
 			a.refusing <- struct{}{}
 		}
@@ -96,6 +99,13 @@ func (a *accounts) Keep(_ context.Context, id int64, o model.Outcome) error {
 	return nil
 }
 
+func (a *accounts) Refused(_ context.Context, c model.Call, why *fault.Error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = append(a.refused, fmt.Sprintf("%s %s %s: %s", c.Route, c.Endpoint, c.Model, why.Detail))
+	return a.lost
+}
+
 // world is a route between a client and a scripted provider.
 type world struct {
 	*testing.T
@@ -117,7 +127,7 @@ type sent struct {
 // newWorld makes a route to a provider that answers each request as script says.
 func newWorld(t *testing.T, route budget.Route, limits budget.Limits, script http.HandlerFunc, change ...func(*model.Config)) *world {
 	t.Helper()
-	w := &world{T: t, accounts: &accounts{limits: limits}}
+	w := &world{T: t, accounts: &accounts{}}
 	provider := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.mu.Lock()
@@ -133,7 +143,7 @@ func newWorld(t *testing.T, route budget.Route, limits budget.Limits, script htt
 	transport := &http.Transport{DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	config := model.Config{
-		Route: route, Base: base, Upstream: transport, Accounts: w.accounts, Prices: prices(t), Limits: limits, Fields: model.BuiltIn(),
+		Route: route, Base: base, Upstream: transport, Accounts: w.accounts, Prices: prices(t), Fields: model.BuiltIn(), Terms: fixed(model.Terms{Limits: limits}),
 		Exceeded: func(unit budget.Unit) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -152,6 +162,11 @@ func newWorld(t *testing.T, route budget.Route, limits budget.Limits, script htt
 	w.inside.Start()
 	t.Cleanup(w.inside.Close)
 	return w
+}
+
+// fixed are terms that nobody changes.
+func fixed(terms model.Terms) func() (model.Terms, error) {
+	return func() (model.Terms, error) { return terms, nil }
 }
 
 // answer is what the client received.

@@ -145,13 +145,12 @@ func TestARequestWaitsForWhatIsReserved(t *testing.T) {
 
 // ledgered are the accounts that a Stem keeps: those of package state.
 type ledgered struct {
-	store  *state.Store
-	run    run.Run
-	limits budget.Limits
+	store *state.Store
+	run   run.Run
 }
 
 func (l ledgered) Reserve(ctx context.Context, c model.Call) (int64, error) {
-	return l.store.Reserve(ctx, state.Reservation{Run: l.run.ID, Pollen: l.run.Pollen, At: time.Now(), Bound: c.Bound, Limits: l.limits})
+	return l.store.Reserve(ctx, state.Reservation{Run: l.run.ID, Pollen: l.run.Pollen, At: time.Now(), Bound: c.Bound, Limits: c.Limits})
 }
 
 func (l ledgered) Settle(ctx context.Context, id int64, o model.Outcome) error {
@@ -161,6 +160,8 @@ func (l ledgered) Settle(ctx context.Context, id int64, o model.Outcome) error {
 func (l ledgered) Keep(ctx context.Context, id int64, _ model.Outcome) error {
 	return l.store.Keep(ctx, id)
 }
+
+func (ledgered) Refused(context.Context, model.Call, *fault.Error) error { return nil }
 
 // 64 requests race for a budget that has room for ten, and nobody reports what they came
 // to: ten reach the provider.
@@ -179,7 +180,7 @@ func TestRacingRequests(t *testing.T) {
 	each := probe.accounts.calls[0].Bound.Tokens
 	const room = 10
 	limits := budget.Limits{Run: budget.Limit{Tokens: count(room*each + each - 1)}}
-	w := newWorld(t, budget.Anthropic, limits, jsonAnswer(200, `{}`), func(c *model.Config) { c.Accounts = ledgered{store, r, limits} })
+	w := newWorld(t, budget.Anthropic, limits, jsonAnswer(200, `{}`), func(c *model.Config) { c.Accounts = ledgered{store, r} })
 	statuses := map[int]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -13,7 +13,12 @@ const modelsPath = "/v1/models"
 // listModels answers which models there are, or what one is: those that the grant names,
 // otherwise those that have a price. The provider is not asked.
 func (r *Route) listModels(w http.ResponseWriter, one string) {
-	names := r.config.Permit.Models
+	terms, err := r.terms()
+	if err != nil {
+		r.refuse(w, err)
+		return
+	}
+	names := terms.Permit.Models
 	if len(names) == 0 {
 		names = r.config.Prices.Models(r.config.Route)
 	}

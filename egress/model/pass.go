@@ -247,8 +247,8 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 	switch {
 	case err == nil:
 	case errors.Is(err, errBeyond):
-		r.exceeded(r.unit())
-		write(x.failure(r.voice.usedUp(r.unit(), budget.OfRun)))
+		r.exceeded(x.unit())
+		write(x.failure(r.voice.usedUp(x.unit(), budget.OfRun)))
 	default:
 		// The client is to see that the answer is not whole: no last chunk is sent.
 		panic(http.ErrAbortHandler)
@@ -256,8 +256,8 @@ func (r *Route) stream(ctx context.Context, w http.ResponseWriter, response *htt
 }
 
 // unit is the limit that an answer beyond its bound runs into.
-func (r *Route) unit() budget.Unit {
-	if limits := r.config.Limits; limits.Run.Tokens == nil && limits.Day.Tokens == nil && (limits.Run.Spend != nil || limits.Day.Spend != nil) {
+func (x *exchange) unit() budget.Unit {
+	if limits := x.terms.Limits; limits.Run.Tokens == nil && limits.Day.Tokens == nil && (limits.Run.Spend != nil || limits.Day.Spend != nil) {
 		return budget.Spend
 	}
 	return budget.Tokens

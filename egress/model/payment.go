@@ -27,11 +27,11 @@ func (r *Route) pay(ctx context.Context, path string, e endpoint, q *request) (*
 	if !e.counted {
 		return &payment{free: true}, nil
 	}
-	bound, err := r.config.Prices.Bound(r.budgetOf(q), r.config.Limits)
+	bound, err := r.config.Prices.Bound(r.budgetOf(q), q.terms.Limits)
+	call := Call{r.config.Route, path, q.model, bound, q.terms.Limits, q.removed}
 	if err != nil {
-		return nil, err
+		return nil, r.refused(ctx, call, err)
 	}
-	call := Call{r.config.Route, path, q.model, bound, q.removed}
 	for {
 		id, wait, err := r.reserve(ctx, call)
 		var exceeded *budget.Exceeded
@@ -133,7 +133,7 @@ const (
 func (r *Route) believed(q *request, bound budget.Amount) int64 {
 	price, _ := r.config.Prices.Lookup(r.config.Route, q.model)
 	of := r.budgetOf(q)
-	if r.config.Prices.MostOutput(of) == 0 || len(r.config.Permit.Tools) > 0 || len(r.config.Permit.Fields) > 0 {
+	if r.config.Prices.MostOutput(of) == 0 || len(q.terms.Permit.Tools) > 0 || len(q.terms.Permit.Fields) > 0 {
 		bound = bound.Add(budget.Amount{Tokens: unbounded})
 	}
 	most := min(bound.Tokens, math.MaxInt64/mostMistaken) * mostMistaken

@@ -44,7 +44,7 @@ func (*slow) Close() error { return nil }
 // time, and whether it broke the answer off.
 func serve(t *testing.T, ctx context.Context, a *accounts, answer func(context.Context) (*http.Response, error)) (got *httptest.ResponseRecorder, took time.Duration, cut bool) {
 	t.Helper()
-	r, err := model.New(model.Config{Route: budget.Anthropic, Accounts: a, Prices: prices(t), Limits: limited, Fields: model.BuiltIn(),
+	r, err := model.New(model.Config{Route: budget.Anthropic, Accounts: a, Prices: prices(t), Fields: model.BuiltIn(), Terms: fixed(model.Terms{Limits: limited}),
 		Upstream: roundTrip(func(r *http.Request) (*http.Response, error) { return answer(r.Context()) })})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := &accounts{limits: limited}
+				a := &accounts{}
 				got, took, cut := serve(t, t.Context(), a, c.answer)
 				if took != c.took || cut != c.cut || !contains(got.Body.String(), c.body) || (len(a.kept) == 1) != c.kept || len(a.kept)+len(a.settled) != 1 {
 					t.Errorf("after %v, cut: %v, %s; settled %v, kept %v", took, cut, got.Body, a.settled, a.kept)
@@ -100,7 +100,7 @@ func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		a := &accounts{limits: limited}
+		a := &accounts{}
 		_, took, _ := serve(t, ctx, a, func(ctx context.Context) (*http.Response, error) {
 			return streaming(&slow{ctx, []string{startEvent}, time.Second}), nil
 		})

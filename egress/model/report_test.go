@@ -123,13 +123,17 @@ func TestWhatIsNotAbsurd(t *testing.T) {
 		change  func(*model.Config)
 		settled bool
 	}{
-		"16 times the bound":              {16 * 4000, func(*model.Config) {}, true},
-		"more than that":                  {17 * 4300, func(*model.Config) {}, false},
-		"what the model takes and gives":  {264_000 - 11, func(c *model.Config) { c.Prices = known }, true},
-		"more than it takes and gives":    {264_000 - 10, func(c *model.Config) { c.Prices = known }, false},
-		"what a tool finds":               {1_000_000, func(c *model.Config) { c.Permit.Tools = []string{"web_search_20250305"} }, true},
-		"without a price and any limit":   {1_000_000, func(c *model.Config) { c.Prices, c.Limits = budget.Prices{}, budget.Limits{} }, false},
-		"and more than a tool could find": {900_000_000, func(c *model.Config) { c.Permit.Tools = []string{"web_search_20250305"} }, false},
+		"16 times the bound":             {16 * 4000, func(*model.Config) {}, true},
+		"more than that":                 {17 * 4300, func(*model.Config) {}, false},
+		"what the model takes and gives": {264_000 - 11, func(c *model.Config) { c.Prices = known }, true},
+		"more than it takes and gives":   {264_000 - 10, func(c *model.Config) { c.Prices = known }, false},
+		"what a tool finds": {1_000_000, func(c *model.Config) {
+			c.Terms = fixed(model.Terms{Limits: limited, Permit: model.Permit{Tools: []string{"web_search_20250305"}}})
+		}, true},
+		"without a price and any limit": {1_000_000, func(c *model.Config) { c.Prices, c.Terms = budget.Prices{}, fixed(model.Terms{}) }, false},
+		"and more than a tool could find": {900_000_000, func(c *model.Config) {
+			c.Terms = fixed(model.Terms{Limits: limited, Permit: model.Permit{Tools: []string{"web_search_20250305"}}})
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, budget.Anthropic, limited, report(c.output), c.change)

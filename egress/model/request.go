@@ -24,6 +24,7 @@ type request struct {
 	wantUsage bool // the client itself asked for the usage of a stream
 	removed   []string
 	input     int64 // most tokens that the body can be
+	terms     Terms // under which it was read
 }
 
 // overhead is what providers add to a request by themselves: what tells a model how to

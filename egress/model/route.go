@@ -14,6 +14,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"mime"
@@ -34,6 +35,7 @@ type Call struct {
 	Endpoint string // its path
 	Model    string
 	Bound    budget.Amount // the most that it can come to
+	Limits   budget.Limits // those that it has to keep within
 	Removed  []string      // names of what was taken out of it, at most 64
 }
 
@@ -48,7 +50,7 @@ type Outcome struct {
 
 // Accounts pays for calls, durably. It is used by several goroutines at once.
 type Accounts interface {
-	// Reserve sets the bound of a call aside. A refusal is a fault of the kind denied,
+	// Reserve sets the bound of a call aside, within its limits. A refusal is a fault of the kind denied,
 	// with a [*budget.Exceeded] as its cause where a limit refuses. Nothing is sent after
 	// any error.
 	Reserve(ctx context.Context, c Call) (id int64, err error)
@@ -56,6 +58,15 @@ type Accounts interface {
 	Settle(ctx context.Context, id int64, o Outcome) error
 	// Keep leaves it reserved for good, because nobody reported what the call came to.
 	Keep(ctx context.Context, id int64, o Outcome) error
+	// Refused records that a route refused a request before Reserve was asked: it says
+	// why, and of the call there is as much as was known by then.
+	Refused(ctx context.Context, c Call, why *fault.Error) error
+}
+
+// Terms are what a grant says of a route.
+type Terms struct {
+	Permit Permit
+	Limits budget.Limits
 }
 
 // Config is what a route is made of.
@@ -73,9 +84,10 @@ type Config struct {
 
 	Accounts Accounts
 	Prices   budget.Prices
-	Limits   budget.Limits // those that Accounts keeps; here they say which bounds are needed
 	Fields   Fields
-	Permit   Permit
+
+	// Terms are asked for with each request. An error that is a fault refuses it.
+	Terms func() (Terms, error)
 
 	// Exceeded is told that a limit leaves no room for a call, or that an answer went
 	// beyond what was reserved for it: time to stop the run. It may be called more than
@@ -107,27 +119,23 @@ type endpoint struct {
 
 // New makes a route. A configuration that makes none is a fault.
 func New(c Config) (*Route, error) {
-	if err := c.Permit.Check(); err != nil {
-		return nil, err
-	}
 	r := &Route{config: c, room: newRoom(), changed: make(chan struct{})}
 	base := ""
 	switch c.Route {
 	case budget.Anthropic:
 		base, r.voice = "https://api.anthropic.com", anthropicVoice
-		dialect := c.Fields.anthropic.permitting(c.Permit)
 		output := []string{"max_tokens"}
 		r.endpoints = map[string]endpoint{
-			"/v1/messages":              {form{output: output, counted: true}, dialect, anthropicBody, anthropicEvent, r.voice.event},
-			"/v1/messages/count_tokens": {form{output: output}, dialect, anthropicBody, anthropicEvent, r.voice.event},
+			"/v1/messages":              {form{output: output, counted: true}, c.Fields.anthropic, anthropicBody, anthropicEvent, r.voice.event},
+			"/v1/messages/count_tokens": {form{output: output}, c.Fields.anthropic, anthropicBody, anthropicEvent, r.voice.event},
 		}
 	case budget.OpenAI:
 		base, r.voice = "https://api.openai.com", openaiVoice
 		r.endpoints = map[string]endpoint{
 			"/v1/chat/completions": {form{output: []string{"max_tokens", "max_completion_tokens"}, copies: true, usage: true, store: true, counted: true},
-				c.Fields.chat.permitting(c.Permit), chatBody, chatEvent, r.voice.event},
+				c.Fields.chat, chatBody, chatEvent, r.voice.event},
 			"/v1/responses": {form{output: []string{"max_output_tokens"}, store: true, counted: true},
-				c.Fields.responses.permitting(c.Permit), responsesBody, responsesEvent, responsesEventError},
+				c.Fields.responses, responsesBody, responsesEvent, responsesEventError},
 		}
 	default:
 		return nil, fault.New(fault.Internal, "%q is not a model route", c.Route)
@@ -135,8 +143,8 @@ func New(c Config) (*Route, error) {
 	if r.config.Base == nil {
 		r.config.Base, _ = url.Parse(base)
 	}
-	if c.Upstream == nil || c.Accounts == nil {
-		return nil, fault.New(fault.Internal, "the route %s leads nowhere, or nobody pays for it", c.Route)
+	if c.Upstream == nil || c.Accounts == nil || c.Terms == nil {
+		return nil, fault.New(fault.Internal, "the route %s leads nowhere, or nobody pays for it or permits it", c.Route)
 	}
 	return r, nil
 }
@@ -174,13 +182,14 @@ func (r *Route) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			served = append(served, "POST "+path)
 		}
 		slices.Sort(served)
-		r.refuse(w, fault.New(fault.NotFound, "%s %s is not served", printable(req.Method), clip(path)).
-			WithHint("this route serves %s and GET %s", strings.Join(served, ", "), modelsPath))
+		err := fault.New(fault.NotFound, "%s %s is not served", printable(req.Method), clip(path)).
+			WithHint("this route serves %s and GET %s", strings.Join(served, ", "), modelsPath)
+		r.refuse(w, r.refused(req.Context(), Call{}, err))
 		return
 	}
 	release, q, err := r.read(w, req, e)
 	if err != nil {
-		r.refuse(w, err)
+		r.refuse(w, r.refused(req.Context(), Call{Endpoint: path}, err))
 		return
 	}
 	defer release()
@@ -193,6 +202,23 @@ func (r *Route) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Route) refuse(w http.ResponseWriter, err error) { r.voice.refuse(w, r.voice.refusalOf(err)) }
+
+// refused records that a request was refused, and returns what is said of it inside. What
+// is no fault refuses nothing: its client has left.
+func (r *Route) refused(ctx context.Context, c Call, err error) error {
+	var why *fault.Error
+	if !errors.As(err, &why) {
+		return err
+	}
+	c.Route = r.config.Route
+	switch lost := r.config.Accounts.Refused(ctx, c, why); {
+	case lost == nil:
+		return err
+	case fault.Is(lost, fault.Denied):
+		return lost
+	}
+	return notRecorded
+}
 
 // read reads a client's request and makes the one that is sent. What it holds is to be
 // released.
@@ -233,7 +259,24 @@ func (r *Route) readBody(w http.ResponseWriter, req *http.Request, e endpoint) (
 	if err != nil {
 		return nil, tooLarge(err)
 	}
-	return read(body, e.dialect, e.form, r.config.Permit, r.unknownBetas(req.Header, e.dialect))
+	terms, err := r.terms() // those of now, when all of it is there
+	if err != nil {
+		return nil, err
+	}
+	q, err := read(body, e.dialect.permitting(terms.Permit), e.form, terms.Permit, r.unknownBetas(req.Header, e.dialect))
+	if err != nil {
+		return nil, err
+	}
+	q.terms = terms
+	return q, nil
+}
+
+func (r *Route) terms() (Terms, error) {
+	terms, err := r.config.Terms()
+	if err == nil {
+		err = terms.Permit.Check()
+	}
+	return terms, err
 }
 
 // tooLarge is the fault of a body that could not be read to its end.

@@ -393,7 +393,9 @@ func TestModelsAreListedHere(t *testing.T) {
 		if got := get(w, "/v1/models/x"); got.status != 404 {
 			t.Errorf("%+v", got)
 		}
-		w = newWorld(t, route, limited, nil, func(c *model.Config) { c.Permit.Models = []string{"other"} })
+		w = newWorld(t, route, limited, nil, func(c *model.Config) {
+			c.Terms = fixed(model.Terms{Limits: limited, Permit: model.Permit{Models: []string{"other"}}})
+		})
 		if got := get(w, "/v1/models"); !contains(got.body, `"id":"other"`) || contains(got.body, `"id":"m"`) {
 			t.Errorf("%+v", got)
 		}
@@ -405,12 +407,10 @@ func TestModelsAreListedHere(t *testing.T) {
 
 func TestConfigurationsThatMakeNoRoute(t *testing.T) {
 	for name, c := range map[string]model.Config{
-		"no route":    {Upstream: http.DefaultTransport, Accounts: &accounts{}},
+		"no route":    {Upstream: http.DefaultTransport, Accounts: &accounts{}, Terms: fixed(model.Terms{})},
 		"nothing":     {Route: budget.OpenAI},
-		"no accounts": {Route: budget.OpenAI, Upstream: http.DefaultTransport},
-		"a bad tool":  {Route: budget.OpenAI, Upstream: http.DefaultTransport, Accounts: &accounts{}, Permit: model.Permit{Tools: []string{"a b"}}},
-		"a bad field": {Route: budget.OpenAI, Upstream: http.DefaultTransport, Accounts: &accounts{}, Permit: model.Permit{Fields: []string{"x/"}}},
-		"a bad model": {Route: budget.OpenAI, Upstream: http.DefaultTransport, Accounts: &accounts{}, Permit: model.Permit{Models: []string{"*"}}},
+		"no accounts": {Route: budget.OpenAI, Upstream: http.DefaultTransport, Terms: fixed(model.Terms{})},
+		"no terms":    {Route: budget.OpenAI, Upstream: http.DefaultTransport, Accounts: &accounts{}},
 	} {
 		if _, err := model.New(c); err == nil {
 			t.Errorf("%s makes a route", name)
