@@ -29,6 +29,10 @@ type caller struct {
 	token string // what is presented
 	who   string // what a denial calls them, and the ledger's actor unless that is nobody
 	actor string
+	uid   int
+
+	// rule is words of the rule that denies them a capability.
+	rule func(capability.Definition) string
 
 	// applies says whether the reason to deny exists for a capability at all.
 	applies func(capability.Definition) bool
@@ -37,14 +41,42 @@ type caller struct {
 func everything(capability.Definition) bool { return true }
 
 // hasSubject: only a request that is about a Substrate can be about another's.
-func hasSubject(d capability.Definition) bool {
-	_, substrate := d.Input.FieldByName("Substrate")
-	return substrate || aboutRun(d)
+func hasSubject(d capability.Definition) bool { return aboutSubstrate(d) || aboutRun(d) }
+
+// aboutSubstrate: where a question of control names one, in a string, it is about another's
+// authority.
+func aboutSubstrate(d capability.Definition) bool {
+	field, there := d.Input.FieldByName("Substrate")
+	return there && field.Type.Kind() != reflect.String
 }
 
 func aboutRun(d capability.Definition) bool {
 	_, run := d.Input.FieldByName("Run")
 	return run
+}
+
+// always is the rule of a caller who is nobody, whatever he asks for.
+func always(rule string) func(capability.Definition) string {
+	return func(capability.Definition) string { return rule }
+}
+
+const (
+	notCovered = "what no single grant covers is denied"
+	notSeen    = "a Pollen sees its own runs"
+)
+
+// uncovered is the rule of a Pollen whose grants do not have what it asks for; aboutARun is
+// that for a run.
+func uncovered(aboutARun string) func(capability.Definition) string {
+	return func(c capability.Definition) string {
+		switch {
+		case c.Branch == capability.Control:
+			return "the control Branch cannot be granted"
+		case aboutRun(c):
+			return aboutARun
+		}
+		return notCovered
+	}
 }
 
 // denied is a site at which nobody of its callers may do anything.
@@ -66,27 +98,27 @@ func newDenied(t *testing.T) *denied {
 	g.succeed("substrate", "add", "other", "--path", filepath.Join(filepath.Dir(g.home), "other"))
 
 	uid := os.Getuid()
-	d.add("no token", "", "", everything)
-	d.add("garbage", "tendril_pollen_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "", everything)
-	d.add("a token of another site", pollen.NewToken().Reveal(), "", everything)
-	d.add("revoked", d.issue("revoked", nil, time.Now(), time.Hour), "revoked", everything)
+	d.add("empty token", "", "", always("exactly as it was issued"), everything)
+	d.add("garbage", "tendril_pollen_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "", always("exactly as it was issued"), everything)
+	d.add("a token of another site", pollen.NewToken().Reveal(), "", always("good where it was issued"), everything)
+	d.add("revoked", d.issue("revoked", nil, time.Now(), time.Hour), "revoked", always("a revoked Pollen"), everything)
 	g.succeed("pollen", "revoke", "revoked")
-	d.add("rotated", d.issue("rotated", nil, time.Now(), time.Hour), "", everything)
+	d.add("rotated", d.issue("rotated", nil, time.Now(), time.Hour), "", always("until it is rotated"), everything)
 	g.succeed("pollen", "rotate", "rotated")
-	d.add("expired", d.issue("expired", nil, time.Now().Add(-2*time.Hour), time.Hour), "expired", everything)
+	d.add("expired", d.issue("expired", nil, time.Now().Add(-2*time.Hour), time.Hour), "expired", always("an expired Pollen"), everything)
 	other := uid + 1
-	d.add("another account's", d.issue("bound", &other, time.Now(), time.Hour), "bound", everything)
-	d.add("no grants", d.issue("zero", nil, time.Now(), time.Hour), "zero", everything)
+	d.add("another account's", d.issue("bound", &other, time.Now(), time.Hour), "bound", always("good for its uid alone"), everything)
+	d.add("no grants", d.issue("zero", nil, time.Now(), time.Hour), "zero", uncovered(notCovered), everything)
 	// Each has one class, and is asked for all of the others.
 	for _, class := range []string{"run.get", "run.list"} {
 		name := strings.ReplaceAll("only-"+class, ".", "-")
-		d.add("class not granted", d.issue(name, nil, time.Now(), time.Hour), name, func(d capability.Definition) bool { return d.Name != class })
+		d.add("class not granted", d.issue(name, nil, time.Now(), time.Hour), name, uncovered(notCovered), func(d capability.Definition) bool { return d.Name != class })
 		g.succeed("grant", "add", "--pollen", name, "--substrate", "handbook", "--class", class)
 	}
-	d.add("Substrate not granted", d.issue("elsewhere", nil, time.Now(), time.Hour), "elsewhere", func(d capability.Definition) bool {
+	d.add("Substrate not granted", d.issue("elsewhere", nil, time.Now(), time.Hour), "elsewhere", uncovered(notSeen), func(d capability.Definition) bool {
 		return hasSubject(d) || d.Branch == capability.Control
 	})
-	d.add("another Pollen's run", d.issue("neighbour", nil, time.Now(), time.Hour), "neighbour", func(d capability.Definition) bool {
+	d.add("another Pollen's run", d.issue("neighbour", nil, time.Now(), time.Hour), "neighbour", uncovered(notSeen), func(d capability.Definition) bool {
 		return aboutRun(d) || d.Branch == capability.Control
 	})
 	owner := d.issue("owner", nil, time.Now(), time.Hour)
@@ -108,12 +140,12 @@ func newDenied(t *testing.T) *denied {
 	return d
 }
 
-func (d *denied) add(name, token, actor string, applies func(capability.Definition) bool) {
+func (d *denied) add(name, token, actor string, rule func(capability.Definition) string, applies func(capability.Definition) bool) {
 	who := actor
 	if actor == "" {
 		who = fmt.Sprintf("nobody (uid %d)", os.Getuid())
 	}
-	d.callers = append(d.callers, caller{name, token, who, actor, applies})
+	d.callers = append(d.callers, caller{name, token, who, actor, os.Getuid(), rule, applies})
 }
 
 // issue puts a Pollen into the site's database, also one whose time is over.
@@ -215,15 +247,18 @@ func (d *denied) mustRefuse(t *testing.T, c capability.Definition, who caller, a
 		t.Fatal(err)
 	}
 	told := ask(t, c, who)
-	subject := "this site"
+	subject, recorded := "this site", ledger.Entry{Proof: ledger.ByNothing}
+	if who.actor != "" {
+		recorded.Proof = ledger.ByToken
+	}
 	switch {
 	case aboutRun(c):
-		subject = "run " + string(d.run)
-	case hasSubject(c):
-		subject = "Substrate handbook"
+		subject, recorded.Run = "run "+string(d.run), string(d.run)
+	case aboutSubstrate(c):
+		subject, recorded.Subject = "Substrate handbook", "handbook"
 	}
-	if told.Kind != fault.Denied || told.Rule == "" || !strings.Contains(told.Detail, who.who+" may not "+c.Name+" on ") ||
-		(c.Branch != capability.Control && !strings.Contains(told.Detail, subject)) {
+	if told.Kind != fault.Denied || !strings.Contains(told.Rule, who.rule(c)) || !strings.Contains(told.Detail, who.who+" may not "+c.Name+" on ") ||
+		!strings.Contains(told.Detail, " on "+subject) {
 		t.Errorf("%s: %+v", c.Name, told)
 	}
 	lines, err := d.store.LedgerLines(t.Context(), before, 10)
@@ -235,7 +270,8 @@ func (d *denied) mustRefuse(t *testing.T, c capability.Definition, who caller, a
 		t.Fatal(err)
 	}
 	if row.Kind != ledger.Decision || row.Decision != ledger.Deny || row.Capability != c.Name || row.Actor != who.actor ||
-		row.Rule == "" || row.Fault != string(fault.Denied) {
+		row.Fault != string(fault.Denied) || row.Rule != told.Rule || row.Subject != recorded.Subject || row.Run != recorded.Run ||
+		row.Proof != recorded.Proof || row.UID == nil || *row.UID != who.uid {
 		t.Errorf("%s: the ledger says %s", c.Name, lines[0])
 	}
 }
@@ -348,7 +384,7 @@ func TestAnotherAccountIsNobody(t *testing.T) {
 	if err := os.Chown(home, ordinaryUID, ordinaryUID); err != nil {
 		t.Fatal(err)
 	}
-	stranger := caller{"another account", "", fmt.Sprintf("nobody (uid %d)", ordinaryUID), "", everything}
+	stranger := caller{"another account", "", fmt.Sprintf("nobody (uid %d)", ordinaryUID), "", ordinaryUID, always("only the owner of the control plane"), everything}
 	for _, c := range capability.All() {
 		d.mustRefuse(t, c, stranger, func(t *testing.T, c capability.Definition, _ caller) failure {
 			cmd := exec.Command(program, "--socket", socket, "call", c.Name)
