@@ -17,7 +17,7 @@ import (
 // would keep the request from succeeding.
 func TestExplainSaysWhatDecides(t *testing.T) {
 	g := newGarden(t)
-	for _, name := range []string{"handbook", "other", "routed", "closed"} {
+	for _, name := range []string{"handbook", "other", "routed", "closed", "late"} {
 		g.succeed("substrate", "add", name, "--path", g.repo)
 	}
 	token := filepath.Join(g.home, "ci.token")
@@ -54,6 +54,14 @@ grants:
   - pollen: botanist
     substrates: [closed]
     classes: [sprout.grow]
+  - pollen: ci
+    substrates: [late]
+    classes: [run.get]
+    egress: [{host: a.site.example}]
+  - pollen: ci
+    substrates: [late]
+    classes: [sprout.grow]
+    egress: [{host: b.site.example}]
   - pollen: gone
     substrates: [handbook]
     classes: [sprout.grow]
@@ -73,6 +81,7 @@ grants:
 		"a fetch alone":          {args: []string{"--pollen", "ci", "-s", "other", "https://a.site.example/"}, classes: "egress.fetch", rule: "grants.yaml:8 rule 1"},
 		"a fetch cannot post":    {args: []string{"--pollen", "ci", "-s", "other", "--method", "POST", "https://post.test/"}, rule: "grants.yaml:8: it gives nothing that could ask", reason: "does not give sprout.grow, stoma.pass"},
 		"no class that reaches":  {args: []string{"--pollen", "ci", "-s", "handbook", "https://a.site.example/"}, rule: "grants.yaml:12: it gives nothing that could ask"},
+		"of two, which decides":  {args: []string{"--pollen", "ci", "-s", "late", "https://a.site.example/"}, rule: "grants.yaml:27 no rule names the host"},
 		"a post by a run":        {args: []string{"--method", "post", "https://post.test/"}, classes: "stoma.pass", rule: "grants.yaml:3 rule 2"},
 		"another host":           {args: []string{"-s", "handbook", "https://else.test/"}, rule: "grants.yaml:3 no rule names the host else.test"},
 		"another method":         {args: []string{"-s", "handbook", "--method", "PUT", "https://a.site.example/"}, rule: "grants.yaml:3 rule 1 (*.site.example) does not permit it: the method is PUT"},

@@ -84,6 +84,7 @@ func (s *Stem) explainEgress(ctx context.Context, _ *call, in capability.EgressE
 		out.Rule, out.Reasons = "only a Pollen that is good may ask", append(out.Reasons, refusal.Error())
 		return out, nil
 	}
+	decided := false // by a grant that gives something that could ask
 	for _, g := range file.Grants {
 		if string(g.Pollen) != q.pollen || q.substrate != "" && !slices.Contains(texts(g.Substrates), q.substrate) {
 			continue
@@ -93,9 +94,11 @@ func (s *Stem) explainEgress(ctx context.Context, _ *call, in capability.EgressE
 			return capability.EgressExplanation{}, err
 		}
 		out.Reasons = append(out.Reasons, said.reason)
-		if out.Rule == "" || said.permitted && !out.Permitted {
+		decides := len(said.classes) > 0
+		if out.Rule == "" || decides && !decided || said.permitted && !out.Permitted {
 			out.Rule = said.rule
 		}
+		decided = decided || decides
 		if !said.permitted {
 			continue
 		}
