@@ -118,6 +118,115 @@ func TestABudgetStopsTheRun(t *testing.T) {
 	g.mustRecordModels(r.ID, `"capability":"egress.model"`)
 }
 
+// The models that a grant names, and its limits, are those of now also within a run that
+// began with others.
+func TestModelsAndLimitsAreTheGrantsOfNow(t *testing.T) {
+	needs(t, "curl")
+	for name, c := range map[string]struct{ from, to, status string }{
+		"another model": {"models: [m-1]", "models: [m-9]", "400"},
+		"a lower limit": {"tokens: 100000", "tokens: 100", "402"},
+		"a day's limit": {"limits: {tokens: 100000}", "limits: {tokens: 100000}\n    daily: {spend: 0.000001 USD}", "402"},
+		"strict":        {"models: [m-1]", "models: [m-1], strict: true", "400"},
+		"no route":      {"    models: [{route: anthropic, models: [m-1]}]\n", "    egress: [{host: example.org, methods: [GET]}]\n", "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGarden(t)
+			o := g.goOutside(t)
+			o.modelServer()
+			g.permitModels(o, "    limits: {tokens: 100000}\n")
+			p := g.start("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", `
+ask() { curl -sS -m 20 -o /dev/null -w '%{http_code}' -H 'content-type: application/json' \
+ -d '{"model":"m-1","max_tokens":64,"speed":"fast","messages":[{"role":"user","content":"hello"}]}' "$ANTHROPIC_BASE_URL/v1/messages"; }
+echo "first $(ask)"; while now=$(ask); test "$now" = 200; do :; done; echo "at last $now"`)
+			g.awaitOutput(p, nil, "first 200")
+			grants := filepath.Join(g.home, ".config", "tendril", "grants.yaml")
+			text, err := os.ReadFile(grants)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := strings.Replace(string(text), c.from, c.to, 1)
+			if changed == string(text) {
+				t.Fatalf("nothing to change in\n%s", text)
+			}
+			if err := os.WriteFile(grants, []byte(changed), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g.succeed("grant", "check")
+			var r run.Run
+			if said := p.wait(); json.Unmarshal([]byte(said.stdout), &r) != nil {
+				t.Fatalf("%+v", said)
+			}
+			if stopped := r.Stop != nil && r.Stop.Limit != ""; stopped != (c.status == "402") {
+				t.Errorf("the run ended as %+v", r)
+			}
+			if out := g.output(r.ID); c.status != "402" && !strings.Contains(out, "at last "+c.status) {
+				t.Errorf("the run said %s", out)
+			}
+			g.mustRecordModels(r.ID, `"capability":"egress.model"`)
+		})
+	}
+}
+
+// What the Stem takes out of a model request, and what it refuses by itself, is in the
+// ledger, in the events and in the record of the run.
+func TestWhatAModelRequestMayNotHaveIsTold(t *testing.T) {
+	needs(t, "curl")
+	g := newGarden(t)
+	o := g.goOutside(t)
+	o.modelServer()
+	g.permitModels(o, "    limits: {tokens: 100000, spend: 5.00 USD}\n")
+	said := g.succeed("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", `
+ask() { curl -sS -m 20 -o /dev/null -w '%{http_code} ' -H 'content-type: application/json' -d "$2" "$ANTHROPIC_BASE_URL$1"; }
+ask /v1/messages '{"model":"m-1","max_tokens":64,"messages":[{"role":"user","content":"hello"}],"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"shell","input_schema":{"type":"object"}}],"client_metadata":{"a":"b"}}'
+ask /v1/messages '{"model":"m-1","max_tokens":64,"messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://example.org/'`+honeytoken+`'"}}]}]}'
+ask /v1/messages '{"model":"m-2","max_tokens":64,"messages":[]}'
+ask /v1/messages/batches '{}'`)
+	var r run.Run
+	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if out := g.output(r.ID); out != "200 400 400 404 " {
+		t.Errorf("inside: %q", out)
+	}
+	if len(o.requests()) != 1 {
+		t.Errorf("the provider saw %q", o.requests())
+	}
+	g.mustRecordModels(r.ID, `"target":"anthropic m-1 without tools.web_search_20250305, request.client_metadata"`,
+		`source in the request`, `the model m-2 is not one that the grant names`, `POST /v1/messages/batches is not served`)
+	export := g.succeed("ledger", "export").stdout
+	if n := strings.Count(export, `"capability":"egress.model"`); n != 3 || strings.Contains(export, honeytoken) {
+		t.Errorf("%d refusals in the ledger\n%s", n, export)
+	}
+	origin := "https://" + net.JoinHostPort(o.host, o.port)
+	var refused int64
+	for _, reach := range g.get(r.ID).Egress {
+		if reach.Destination == origin {
+			refused = reach.Refused
+		}
+	}
+	if refused != 3 {
+		t.Errorf("the record says %+v", g.get(r.ID).Egress)
+	}
+	events, err := g.store.Events(t.Context(), r.ID, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]int{}
+	for _, e := range events {
+		switch data := e.Data.(type) {
+		case run.Warning:
+			told[data.Detail]++
+		case run.EgressDecision:
+			if !data.Allowed && data.Destination == origin && data.Failure == "refused" {
+				told["refused"]++
+			}
+		}
+	}
+	if told["taken out of requests to anthropic: tools.web_search_20250305"] != 1 || told["refused"] != 3 {
+		t.Errorf("told %v", told)
+	}
+}
+
 // What models cost is in the ledger: what was set aside, what it came to, and what a limit
 // refused.
 func (g *garden) mustRecordModels(id run.ID, want ...string) {
