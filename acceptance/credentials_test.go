@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -101,6 +102,10 @@ curl -sS -m 120 %[1]s/ok/held >held.txt
 	}
 }
 
+func TestCredentialsAsOrdinaryUser(t *testing.T) {
+	asOrdinaryUser(t, "TestCredentialsAreAttachedOutside")
+}
+
 // mustHoldNoToken looks into the processes of a run that is held open. The Stem itself may
 // have the token in its memory. An ordinary user may look into some of them only.
 func mustHoldNoToken(t *testing.T, stem int) {
@@ -146,7 +151,8 @@ func pids(of []hostProcess) (list []int) {
 
 // unseen is that a process has ended meanwhile, or that an ordinary user may not look.
 func unseen(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || os.Getuid() != 0 && errors.Is(err, fs.ErrPermission)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, io.EOF) ||
+		os.Getuid() != 0 && errors.Is(err, fs.ErrPermission)
 }
 
 // mostPages bounds how much of one process is looked at: 4 GiB, where a page has 4 KiB.
