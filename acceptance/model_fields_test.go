@@ -68,7 +68,7 @@ func TestRequestFieldsPassAsTheFilesSay(t *testing.T) {
 			body = nil
 			r, said := g.grown(ask)
 			if out := strings.TrimSpace(g.output(r.ID)); said.status != 0 || out != c.inside {
-				t.Errorf("status %d, inside: %q, want %q", said.status, out, c.inside)
+				t.Errorf("status %d, inside: %q, want %q; %s", said.status, out, c.inside, said.stderr)
 			}
 			if arrived := body != nil; arrived != (c.inside == "200") {
 				t.Errorf("the provider was asked: %t", arrived)
