@@ -28,10 +28,13 @@ func TestExplainSaysWhatDecides(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(honeytoken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ran := filepath.Join(g.home, "ran")
+	ran, asking := filepath.Join(g.home, "ran"), filepath.Join(g.home, "asking")
+	if err := os.WriteFile(asking, []byte("#!/bin/sh\ntouch '"+ran+"'; echo "+honeytoken+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	g.succeed("credential", "add", "here", "--file", secret, "--host", "here.site.example", "--header", "Authorization")
 	g.succeed("credential", "add", "missing", "--file", secret+".missing", "--host", "missing.site.example", "--header", "Authorization")
-	g.succeed("credential", "add", "asking", "--command", "/usr/bin/touch", "--command", ran, "--host", "asking.site.example", "--header", "Authorization")
+	g.succeed("credential", "add", "asking", "--command", asking, "--host", "asking.site.example", "--header", "Authorization")
 	grants := `version: 1
 grants:
   - pollen: botanist
