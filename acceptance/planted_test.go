@@ -68,6 +68,12 @@ func (g *garden) plant(token string) {
 	g.git("commit", "-qm", "plants")
 }
 
+// inRepository runs the product in the repository's own directory.
+func (g *garden) inRepository(args ...string) answer {
+	g.t.Helper()
+	return g.startAs(`cd `+g.repo+` && exec "$0" "$@"`, args...).wait()
+}
+
 // given is what a run was given: its boundary, in which its limits are, and what its Sprout
 // saw of a network.
 type given struct {
@@ -82,7 +88,7 @@ type given struct {
 func (g *garden) given(flags ...string) given {
 	g.t.Helper()
 	args := append(flags, "--json", "grow", "--substrate", "handbook", "--", "sh", "-c", `cut -d: -f1 /proc/net/dev; env | cut -d= -f1 | sort`)
-	said := g.startAs(`cd `+g.repo+` && exec "$0" "$@"`, args...).wait()
+	said := g.inRepository(args...)
 	var r run.Run
 	if err := json.Unmarshal([]byte(said.stdout), &r); err != nil || said.status != 0 || len(r.Boundary) == 0 {
 		g.t.Fatalf("%+v: %v", said, err)
@@ -93,12 +99,16 @@ func (g *garden) given(flags ...string) given {
 	return given{r.Pollen, boundary, r.Unenforced, r.Usage, g.output(r.ID)}
 }
 
-// authority is what the control plane says of itself.
+// authority is what the control plane says of itself in the repository's own directory.
 func (g *garden) authority() string {
 	g.t.Helper()
 	var said strings.Builder
 	for _, what := range []string{"substrate", "credential", "grant"} {
-		said.WriteString(g.succeed("--json", what, "list").stdout)
+		list := g.inRepository("--json", what, "list")
+		if list.status != 0 {
+			g.t.Fatalf("%s list: %+v", what, list)
+		}
+		said.WriteString(list.stdout)
 	}
 	return said.String()
 }
@@ -122,7 +132,7 @@ func TestPlantedAuthorityChangesNothing(t *testing.T) {
 			t.Errorf("%s was given %+v\nover a clean repository %+v", name, got, clean[name])
 		}
 	}
-	told := refused(t, "pass", g.startAs(`cd `+g.repo+` && exec "$0" "$@"`, append(asPollen, "--json", "pass", "--substrate", "handbook", "--", "true")...).wait())
+	told := refused(t, "pass", g.inRepository(append(asPollen, "--json", "pass", "--substrate", "handbook", "--", "true")...))
 	if told.Kind != fault.Denied || !strings.Contains(told.Rule, notCovered) {
 		t.Errorf("pass: %+v", told)
 	}
