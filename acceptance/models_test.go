@@ -122,19 +122,22 @@ func TestABudgetStopsTheRun(t *testing.T) {
 // began with others.
 func TestModelsAndLimitsAreTheGrantsOfNow(t *testing.T) {
 	needs(t, "curl")
-	for name, c := range map[string]struct{ from, to, status string }{
-		"another model": {"models: [m-1]", "models: [m-9]", "400"},
-		"a lower limit": {"tokens: 100000", "tokens: 100", "402"},
-		"a day's limit": {"limits: {tokens: 100000}", "limits: {tokens: 100000}\n    daily: {spend: 0.000001 USD}", "402"},
-		"strict":        {"models: [m-1]", "models: [m-1], strict: true", "400"},
-		"no route":      {"    models: [{route: anthropic, models: [m-1]}]\n", "    egress: [{host: example.org, methods: [GET]}]\n", "400"},
+	for name, c := range map[string]struct {
+		from, to string
+		limit    run.Limit
+	}{
+		"another model": {"models: [m-1]", "models: [m-9]", ""},
+		"a lower limit": {"tokens: 1000000000", "tokens: 100", run.Tokens},
+		"a day's limit": {"limits: {tokens: 1000000000}", "limits: {tokens: 1000000000}\n    daily: {spend: 0.000001 USD}", run.Spend},
+		"strict":        {"models: [m-1]", "models: [m-1], strict: true", ""},
+		"no route":      {"    models: [{route: anthropic, models: [m-1]}]\n", "    egress: [{host: example.org, methods: [GET]}]\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGarden(t)
 			o := g.goOutside(t)
 			o.modelServer()
-			g.permitModels(o, "    limits: {tokens: 100000}\n")
-			p := g.start("--json", "grow", "--substrate", "handbook", "--", "sh", "-c", `
+			g.permitModels(o, "    limits: {tokens: 1000000000}\n")
+			p := g.start("--json", "grow", "--wall", "60s", "--substrate", "handbook", "--", "sh", "-c", `
 ask() { curl -sS -m 20 -o /dev/null -w '%{http_code}' -H 'content-type: application/json' \
  -d '{"model":"m-1","max_tokens":64,"speed":"fast","messages":[{"role":"user","content":"hello"}]}' "$ANTHROPIC_BASE_URL/v1/messages"; }
 echo "first $(ask)"; while now=$(ask); test "$now" = 200; do :; done; echo "at last $now"`)
@@ -156,10 +159,14 @@ echo "first $(ask)"; while now=$(ask); test "$now" = 200; do :; done; echo "at l
 			if said := p.wait(); json.Unmarshal([]byte(said.stdout), &r) != nil {
 				t.Fatalf("%+v", said)
 			}
-			if stopped := r.Stop != nil && r.Stop.Limit != ""; stopped != (c.status == "402") {
+			var limit run.Limit
+			if r.Stop != nil {
+				limit = r.Stop.Limit
+			}
+			if limit != c.limit {
 				t.Errorf("the run ended as %+v", r)
 			}
-			if out := g.output(r.ID); c.status != "402" && !strings.Contains(out, "at last "+c.status) {
+			if out := g.output(r.ID); c.limit == "" && !strings.Contains(out, "at last 400") {
 				t.Errorf("the run said %s", out)
 			}
 			g.mustRecordModels(r.ID, `"capability":"egress.model"`)
