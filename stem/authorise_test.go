@@ -177,44 +177,48 @@ func TestWatchEndsWithItsPermit(t *testing.T) {
 // A fetch ends with what permitted it, however long its server takes.
 func TestFetchEndsWithItsPermit(t *testing.T) {
 	stalls, arrived := stalling(t)
-	for name, end := range permitEnds {
-		t.Run(name, func(t *testing.T) {
-			s, who := granted(t, fmt.Sprintf(`version: 1
+	fetch := func(t *testing.T, path string, end func(*testing.T, *Stem)) {
+		s, who := granted(t, fmt.Sprintf(`version: 1
 grants:
   - pollen: ci-docs
     substrates: [handbook]
     classes: [egress.fetch]
     egress: [{scheme: http, host: 127.0.0.1, port: %s, networks: [127.0.0.0/8]}]
 `, stalls))
-			s.config.Dialer = &egress.Dialer{}
-			ended := make(chan error, 1)
-			go func() {
-				_, err := s.Invoke(t.Context(), who, "egress.fetch",
-					capability.FetchInput{Substrate: run.Substrate{Name: "handbook"}, URL: "http://127.0.0.1:" + stalls + "/"})
-				ended <- err
-			}()
-			select {
-			case <-arrived:
-			case err := <-ended:
-				t.Fatal(err)
-			}
-			end(t, s)
-			if err := <-ended; !fault.Is(err, fault.Denied) {
-				t.Errorf("it ended with %v", err)
-			}
-		})
+		s.config.Dialer = &egress.Dialer{}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Invoke(t.Context(), who, "egress.fetch",
+				capability.FetchInput{Substrate: run.Substrate{Name: "handbook"}, URL: "http://127.0.0.1:" + stalls + path})
+			ended <- err
+		}()
+		select {
+		case <-arrived:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+		end(t, s)
+		if err := <-ended; !fault.Is(err, fault.Denied) {
+			t.Errorf("it ended with %v", err)
+		}
 	}
+	for name, end := range permitEnds {
+		t.Run(name, func(t *testing.T) { fetch(t, "/", end) })
+	}
+	t.Run("revoked before any answer", func(t *testing.T) { fetch(t, "/silent", permitEnds["revoked"]) })
 }
 
-// stalling is the port of a server that begins an answer and never ends it. It says when
-// one was begun.
+// stalling is the port of a server that begins an answer, but to /silent, and never ends it.
+// It says when it was asked.
 func stalling(t *testing.T) (port string, arrived chan struct{}) {
 	t.Helper()
 	arrived = make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "10")
-		_, _ = w.Write([]byte("begun"))
-		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path != "/silent" {
+			w.Header().Set("Content-Length", "10")
+			_, _ = w.Write([]byte("begun"))
+			_ = http.NewResponseController(w).Flush()
+		}
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	}))
