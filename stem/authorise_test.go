@@ -15,7 +15,9 @@ import (
 
 	"tendril/capability"
 	"tendril/egress"
+	"tendril/egress/proxy"
 	"tendril/fault"
+	"tendril/ledger"
 	"tendril/run"
 )
 
@@ -200,6 +202,11 @@ grants:
 		end(t, s)
 		if err := <-ended; !fault.Is(err, fault.Denied) {
 			t.Errorf("it ended with %v", err)
+		}
+		for _, row := range rowsOf(t, s, ledger.Outcome) {
+			if row.State == string(proxy.Leak) {
+				t.Errorf("it is recorded as a leak: %+v", row)
+			}
 		}
 	}
 	for name, end := range permitEnds {

@@ -65,7 +65,8 @@ func notPassed(err error) *denial {
 // broken says why reading an answer's body failed.
 func (p *Proxy) broken(ctx context.Context, err error, url destination.URL) (*denial, Failure) {
 	var f *fault.Error
-	if errors.As(err, &f) && f.Kind == fault.Denied {
+	// A permit that has ended is also a denial, and no leak.
+	if errors.As(err, &f) && f.Kind == fault.Denied && !errors.Is(context.Cause(ctx), f) {
 		return notPassed(err), Leak
 	}
 	d, failure := p.failed(ctx, err, url.Authority())
