@@ -47,8 +47,9 @@ func (g *garden) goOutside(t testing.TB) *outside {
 	return g.goOutsideAs(t, outsideAddress)
 }
 
-// goOutsideAs starts it, with a certificate for a name of it.
-func (g *garden) goOutsideAs(t testing.TB, host string) *outside {
+// goOutsideAs starts it, with a certificate for a name of it. What is to be different is
+// changed before.
+func (g *garden) goOutsideAs(t testing.TB, host string, change ...func(*outside)) *outside {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -75,6 +76,9 @@ func (g *garden) goOutsideAs(t testing.TB, host string) *outside {
 	}
 	o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	o.EnableHTTP2 = true
+	for _, c := range change {
+		c(o)
+	}
 	o.StartTLS()
 	t.Cleanup(o.Close)
 	_, o.port, err = net.SplitHostPort(o.Listener.Addr().String())
@@ -366,7 +370,7 @@ func TestWhatIsTurnedAwayIsRefused(t *testing.T) {
 func TestNoServerWritesIntoOurLog(t *testing.T) {
 	needs(t, "curl")
 	g := newGarden(t)
-	o := g.goOutside(t)
+	o := g.goOutsideAs(t, outsideAddress, func(o *outside) { o.EnableHTTP2 = false }) // HTTP/1.1 alone can be hijacked
 	o.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, stream, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -378,7 +382,6 @@ func TestNoServerWritesIntoOurLog(t *testing.T) {
 		stream.Flush()
 		io.Copy(io.Discard, conn)
 	})
-	o.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){} // HTTP/1.1 alone can be hijacked
 	g.permit(o, "")
 	base := "https://" + net.JoinHostPort(o.host, o.port)
 	said := g.tendril("pass", "--substrate", "handbook", "--", "sh", "-c", "for i in 1 2 3 4 5; do curl -sS -m 20 "+base+"/ok/a; done")

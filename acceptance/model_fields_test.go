@@ -17,11 +17,18 @@ func TestRequestFieldsPassAsTheFilesSay(t *testing.T) {
 	needs(t, "curl")
 	g := newGarden(t)
 	o := g.goOutside(t)
-	var body []byte // that arrived last; the provider is asked once at a time
+	var last []byte // that arrived; o.mu guards it
+	arrived := func() []byte {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		body := last
+		last = nil
+		return body
+	}
 	o.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		body, _ = io.ReadAll(r.Body)
+		last, _ = io.ReadAll(r.Body)
 		messagesAnswer(&sse{w: w}, nil)
 	})
 	g.permitModels(o, "")
@@ -65,13 +72,14 @@ func TestRequestFieldsPassAsTheFilesSay(t *testing.T) {
 				}
 			}
 			g.succeed("grant", "check")
-			body = nil
+			arrived()
 			r, said := g.grown(ask)
 			if out := strings.TrimSpace(g.output(r.ID)); said.status != 0 || out != c.inside {
 				t.Errorf("status %d, inside: %q, want %q; %s", said.status, out, c.inside, said.stderr)
 			}
-			if arrived := body != nil; arrived != (c.inside == "200") {
-				t.Errorf("the provider was asked: %t", arrived)
+			body := arrived()
+			if asked := body != nil; asked != (c.inside == "200") {
+				t.Errorf("the provider was asked: %t", asked)
 			}
 			if body == nil {
 				return
@@ -97,8 +105,8 @@ func TestRequestFieldsPassAsTheFilesSay(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(config, "model_fields.yaml"), []byte("version: 1\ngemini: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	body = nil
-	if p := g.tendril("grow", "--substrate", "handbook", "--", "sh", "-c", ask); p.status == 0 || !strings.Contains(p.stderr, "model_fields.yaml") || body != nil {
+	arrived()
+	if p := g.tendril("grow", "--substrate", "handbook", "--", "sh", "-c", ask); p.status == 0 || !strings.Contains(p.stderr, "model_fields.yaml") || arrived() != nil {
 		t.Errorf("with a broken file: %+v", p)
 	}
 }
