@@ -48,10 +48,15 @@ func (s *Stem) reachOf(a Actor, class string, in capability.Request) *grant.Gran
 	return grants.Decide(q).Grant
 }
 
-// now is what holds at this moment: the grant that was there at the beginning may have
-// been changed, taken away, or have ended.
+// holding is the grant as it is at this moment: the one that was there at the beginning may
+// have been changed, taken away, or have ended; nil if there is none.
+func (r *reach) holding() *grant.Grant {
+	return r.stem.reachOf(r.call.actor, r.call.name, r.call.input)
+}
+
+// now is what holds, and what it permits.
 func (g gate) now() (holding *grant.Grant, rules []destination.Rule) {
-	if holding = g.stem.reachOf(g.call.actor, g.call.name, g.call.input); holding != nil {
+	if holding = g.holding(); holding != nil {
 		rules = g.rules(*holding)
 	}
 	return holding, rules

@@ -117,11 +117,6 @@ func (s *Stem) routeRule(name budget.Route) (destination.Rule, *neturl.URL, erro
 	}, base, nil
 }
 
-// holding is the grant as it is now, which may have been changed; nil: there is none.
-func (r *reach) holding() *grant.Grant {
-	return r.stem.reachOf(r.call.actor, r.call.name, r.call.input)
-}
-
 // terms are what the grant says of a route when they are asked for.
 func (r *reach) terms(name budget.Route) func() (model.Terms, error) {
 	return func() (model.Terms, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"tendril/capability"
 	"tendril/display"
@@ -47,35 +46,19 @@ func (a *credentialAddCommand) Run(ctx context.Context, c *console) error {
 }
 
 func (c *console) oneCredential(output any, err error) error {
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
+	return show(c, output, err, func(one capability.Credential) error {
+		fmt.Fprintf(c.stdout, "%s: %s, for %s, as %s\n", display.Line(one.Name), display.Line(one.Source), display.Line(one.Bind), display.Line(one.Attach))
 		return nil
-	}
-	one := output.(capability.Credential)
-	fmt.Fprintf(c.stdout, "%s: %s, for %s, as %s\n", display.Line(one.Name), display.Line(one.Source), display.Line(one.Bind), display.Line(one.Attach))
-	return nil
+	})
 }
 
 type credentialListCommand struct{}
 
 func (*credentialListCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "credential.list", capability.EmptyInput{})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CREDENTIAL\tSOURCE\tFOR\tAS")
-	for _, one := range output.([]capability.Credential) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", display.Line(one.Name), display.Line(one.Source), display.Line(one.Bind), display.Line(one.Attach))
-	}
-	return table.Flush()
+	return list(c, output, err, "CREDENTIAL\tSOURCE\tFOR\tAS", func(one capability.Credential) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", display.Line(one.Name), display.Line(one.Source), display.Line(one.Bind), display.Line(one.Attach))
+	})
 }
 
 type credentialRemoveCommand struct {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 
 	"tendril/capability"
 	"tendril/display"
@@ -43,42 +42,26 @@ func (a *grantAddCommand) Run(ctx context.Context, c *console) error {
 
 // grantChange says what became of the grants file.
 func (c *console) grantChange(output any, err error) error {
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
+	return show(c, output, err, func(change capability.GrantChange) error {
+		for _, note := range change.Notes {
+			c.notice("tendril: " + display.Line(note))
+		}
+		fmt.Fprintf(c.stdout, "%s: %d added, %d removed\n", display.Line(change.File), change.Added, change.Removed)
 		return nil
-	}
-	change := output.(capability.GrantChange)
-	for _, note := range change.Notes {
-		c.notice("tendril: " + display.Line(note))
-	}
-	fmt.Fprintf(c.stdout, "%s: %d added, %d removed\n", display.Line(change.File), change.Added, change.Removed)
-	return nil
+	})
 }
 
 type grantListCommand struct{}
 
 func (*grantListCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "grant.list", capability.EmptyInput{})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "LINE\tLIVE\tGRANT")
-	for _, g := range output.([]capability.Grant) {
+	return list(c, output, err, "LINE\tLIVE\tGRANT", func(g capability.Grant) string {
 		live := "yes"
 		if !g.Live {
 			live = "no"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\n", g.Line, live, display.Line(string(g.Grant)))
-	}
-	return table.Flush()
+		return fmt.Sprintf("%d\t%s\t%s", g.Line, live, display.Line(string(g.Grant)))
+	})
 }
 
 type grantRevokeCommand struct {
@@ -109,16 +92,10 @@ func (k *grantCheckCommand) Run(ctx context.Context, c *console) error {
 		in.Text = new(string(text))
 	}
 	output, err := c.invoke(ctx, "grant.check", in)
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
+	return show(c, output, err, func(check capability.GrantCheck) error {
+		fmt.Fprintf(c.stdout, "%s: understood, %d grants\n", display.Line(check.File), check.Grants)
 		return nil
-	}
-	check := output.(capability.GrantCheck)
-	fmt.Fprintf(c.stdout, "%s: understood, %d grants\n", display.Line(check.File), check.Grants)
-	return nil
+	})
 }
 
 type grantExplainCommand struct {

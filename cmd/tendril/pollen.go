@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"tendril/capability"
@@ -119,23 +118,13 @@ type pollenListCommand struct{}
 
 func (*pollenListCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "pollen.list", capability.EmptyInput{})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "POLLEN\tSTATE\tUID\tISSUED\tEXPIRES")
-	for _, p := range output.([]capability.Pollen) {
+	return list(c, output, err, "POLLEN\tSTATE\tUID\tISSUED\tEXPIRES", func(p capability.Pollen) string {
 		uid := "any"
 		if p.UID != nil {
 			uid = fmt.Sprint(*p.UID)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", display.Line(p.Name), pollenState(p), uid, at(p.Issued.Time), at(p.Expires.Time))
-	}
-	return table.Flush()
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", display.Line(p.Name), pollenState(p), uid, at(p.Issued.Time), at(p.Expires.Time))
+	})
 }
 
 func pollenState(p capability.Pollen) string {
@@ -155,13 +144,8 @@ type pollenRevokeCommand struct {
 
 func (r *pollenRevokeCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "pollen.revoke", capability.PollenInput{Name: r.Name})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
+	return show(c, output, err, func(p capability.Pollen) error {
+		fmt.Fprintf(c.stdout, "%s is revoked; what runs on its behalf is being ended\n", display.Line(p.Name))
 		return nil
-	}
-	fmt.Fprintf(c.stdout, "%s is revoked; what runs on its behalf is being ended\n", display.Line(output.(capability.Pollen).Name))
-	return nil
+	})
 }

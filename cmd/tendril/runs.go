@@ -38,20 +38,9 @@ func (l *runListCommand) Run(ctx context.Context, c *console) error {
 		return fault.New(fault.Invalid, "a limit of %d runs is not between 1 and %d", l.Limit, capability.MostListed)
 	}
 	output, err := c.invoke(ctx, "run.list", capability.ListInput{Limit: l.Limit, State: run.State(l.State)})
-	if err != nil {
-		return err
-	}
-	runs := output.([]run.Run)
-	if c.json {
-		c.printJSON(runs)
-		return nil
-	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tSTATE\tCHANGED\tVERDICT\tWHEN\tSUBSTRATE")
-	for _, r := range runs {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n", r.ID, r.State, r.Changed, verdictText(r), r.ID.Time().Local().Format(time.DateTime), display.Line(r.Substrate.String()))
-	}
-	return table.Flush()
+	return list(c, output, err, "RUN\tSTATE\tCHANGED\tVERDICT\tWHEN\tSUBSTRATE", func(r run.Run) string {
+		return fmt.Sprintf("%s\t%s\t%d\t%s\t%s\t%s", r.ID, r.State, r.Changed, verdictText(r), at(r.ID.Time()), display.Line(r.Substrate.String()))
+	})
 }
 
 func verdictText(r run.Run) string {
@@ -69,15 +58,7 @@ func (g *runGetCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	output, err := c.invoke(ctx, "run.get", capability.RunInput{Run: id})
-	if err != nil {
-		return err
-	}
-	r := output.(run.Run)
-	if c.json {
-		c.printJSON(r)
-		return nil
-	}
-	return c.printRun(r)
+	return show(c, output, err, c.printRun)
 }
 
 func (c *console) printRun(r run.Run) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"tendril/capability"
 	"tendril/display"
@@ -36,19 +35,9 @@ type substrateListCommand struct{}
 
 func (*substrateListCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "substrate.list", capability.EmptyInput{})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SUBSTRATE\tBOUND TO\tBRANCH\tPROVIDER")
-	for _, s := range output.([]capability.Substrate) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", display.Line(s.Name), display.Line(boundTo(s)), orDash(s.Branch), orDash(s.Provider))
-	}
-	return table.Flush()
+	return list(c, output, err, "SUBSTRATE\tBOUND TO\tBRANCH\tPROVIDER", func(s capability.Substrate) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", display.Line(s.Name), display.Line(boundTo(s)), orDash(s.Branch), orDash(s.Provider))
+	})
 }
 
 func boundTo(s capability.Substrate) string {
@@ -87,16 +76,10 @@ func (a *substrateAddCommand) Run(ctx context.Context, c *console) error {
 		in.Path = new(run.Path(path))
 	}
 	output, err := c.invoke(ctx, "substrate.add", in)
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
+	return show(c, output, err, func(added capability.Substrate) error {
+		fmt.Fprintf(c.stdout, "%s is %s\n", display.Line(added.Name), display.Line(boundTo(added)))
 		return nil
-	}
-	added := output.(capability.Substrate)
-	fmt.Fprintf(c.stdout, "%s is %s\n", display.Line(added.Name), display.Line(boundTo(added)))
-	return nil
+	})
 }
 
 type substrateRemoveCommand struct {
@@ -105,14 +88,8 @@ type substrateRemoveCommand struct {
 
 func (r *substrateRemoveCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "substrate.remove", capability.SubstrateInput{Name: r.Name})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
+	return show(c, output, err, func(removed capability.Substrate) error {
+		fmt.Fprintf(c.stdout, "%s no longer names %s, which is as it was\n", display.Line(removed.Name), display.Line(boundTo(removed)))
 		return nil
-	}
-	removed := output.(capability.Substrate)
-	fmt.Fprintf(c.stdout, "%s no longer names %s, which is as it was\n", display.Line(removed.Name), display.Line(boundTo(removed)))
-	return nil
+	})
 }

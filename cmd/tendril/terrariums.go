@@ -21,16 +21,7 @@ type terrariumListCommand struct{}
 
 func (*terrariumListCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "terrarium.list", capability.TerrariumListInput{})
-	if err != nil {
-		return err
-	}
-	if c.json {
-		c.printJSON(output)
-		return nil
-	}
-	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PROVIDER\tREADY\tPRIMITIVE\tSEALS")
-	for _, t := range output.([]capability.Terrarium) {
+	return list(c, output, err, "PROVIDER\tREADY\tPRIMITIVE\tSEALS", func(t capability.Terrarium) string {
 		ready := "yes"
 		if !t.Ready {
 			ready = "no"
@@ -41,9 +32,8 @@ func (*terrariumListCommand) Run(ctx context.Context, c *console) error {
 				ready += "; " + *t.Hint
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", display.Line(t.Provider), display.Line(ready), display.Line(t.Primitive), display.Line(strings.Join(t.Seals, " ")))
-	}
-	return table.Flush()
+		return fmt.Sprintf("%s\t%s\t%s\t%s", display.Line(t.Provider), display.Line(ready), display.Line(t.Primitive), display.Line(strings.Join(t.Seals, " ")))
+	})
 }
 
 type terrariumProbeCommand struct {
