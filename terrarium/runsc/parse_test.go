@@ -236,6 +236,7 @@ func TestParseReport(t *testing.T) {
 func FuzzParseState(f *testing.F) {
 	f.Add(status)
 	f.Add("Uid:\t0\t0\t0\t0\nUid:\nSeccomp:")
+	f.Add("NoNewPrivs:0\nSeccomp:0\nNoNewPrivs:0\nSeccomp:0") // four lines of two keys
 	f.Fuzz(func(t *testing.T, text string) {
 		state, err := parseState(bufio.NewScanner(strings.NewReader(text)))
 		if err != nil {

@@ -105,7 +105,7 @@ func stateOf(pid int) (processState, error) {
 
 func parseState(lines *bufio.Scanner) (processState, error) {
 	var state processState
-	found := 0
+	found := map[string]bool{}
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), ":")
 		fields := strings.Fields(value)
@@ -133,13 +133,18 @@ func parseState(lines *bufio.Scanner) (processState, error) {
 		if err != nil {
 			return state, fmt.Errorf("reading /proc status %s: %w", key, err)
 		}
-		found++
+		// The kernel writes each once. Lines that stand twice are not a status of the
+		// kernel's, and must not make up for one that is missing.
+		if found[key] {
+			return state, fault.New(fault.BrokenBoundary, "the status of a process of the wall says %s twice", key)
+		}
+		found[key] = true
 	}
 	if err := lines.Err(); err != nil {
 		return state, fmt.Errorf("reading /proc status: %w", err)
 	}
-	if found != 4 {
-		return state, fault.New(fault.BrokenBoundary, "the kernel does not say how a process of the wall is confined (%d of 4 lines)", found)
+	if len(found) != 4 {
+		return state, fault.New(fault.BrokenBoundary, "the kernel does not say how a process of the wall is confined (%d of 4 lines)", len(found))
 	}
 	return state, nil
 }
