@@ -164,7 +164,7 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 		return err
 	}
 	spec.Listeners = g.reach.listeners(context.WithoutCancel(ctx))
-	spec.Rootfs.Host = &terrarium.HostView{Dirs: g.plan.toolchain, Programs: g.plan.programs, Authority: g.reach.certificate()}
+	spec.Rootfs = terrarium.Rootfs{Host: &terrarium.HostView{Dirs: g.plan.toolchain}, Programs: g.plan.programs, Authority: g.reach.certificate()}
 	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
 	spec.Env = g.plan.env
 	spec.User = terrarium.DefaultUser

@@ -84,6 +84,12 @@ type Capabilities struct {
 	Fields       map[string]Enforcement // by the path of a Spec field, see [Fields]
 }
 
+// Keeps reports whether a field of Spec is declared to be honoured.
+func (c Capabilities) Keeps(field string) bool {
+	by := c.Fields[field]
+	return by != "" && by != NotKept
+}
+
 // Enforcement says who keeps a bound.
 type Enforcement string
 

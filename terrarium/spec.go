@@ -51,22 +51,29 @@ type Limit[T float64 | int64 | int | time.Duration] struct {
 	Required bool
 }
 
-// Rootfs names the root file system. Exactly one field is set.
+// Rootfs names the root file system: exactly one of Host and Image.
 type Rootfs struct {
-	Host *HostView // a read-only view of this host's toolchain
-}
-
-// HostView is a view of the host's own programs and libraries. Dirs are further
-// directories that the Botanist admits, each shown read-only under its own path.
-type HostView struct {
-	Dirs []string
+	Host  *HostView
+	Image *Image
 
 	// Programs are single files of the Stem's own that are shown, read-only.
 	Programs []Program
 
 	// Authority is a certificate in PEM that programs inside trust instead of those that
-	// the host trusts; nil: the host's.
+	// the host or the image trusts; nil: those.
 	Authority []byte
+}
+
+// HostView is a read-only view of the host's own programs and libraries. Dirs are further
+// directories that the Botanist admits, each shown read-only under its own path.
+type HostView struct {
+	Dirs []string
+}
+
+// Image is an unpacked OCI image.
+type Image struct {
+	Path   string // an EROFS file with the image's tree and the places that every wall needs; read-only
+	Digest string // "sha256:" and 64 hexadecimal digits: of the manifest that it was made from
 }
 
 // Program is a file of the host and where it appears: below /opt/tendril, in which nothing
@@ -138,6 +145,10 @@ type User struct {
 // view shows belongs to no account of the host that the Sprout could pass for.
 // It is below 2^21, which the ustar format can still write.
 var DefaultUser = User{UID: 70707, GID: 70707}
+
+// SproutInside is where the small built-in agent is shown: the place for it that every
+// image has.
+const SproutInside = "/opt/tendril/sprout"
 
 // StomaInside is where the guest half of the Stoma is, in every Terrarium. The
 // Sprout can execute it (probes do), and that gives it nothing.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	"tendril/fault"
 )
@@ -75,10 +74,13 @@ func Validate(provider string, can Capabilities, spec Spec) error {
 	if spec.Run == "" {
 		return fault.New(fault.Invalid, "a Terrarium needs the id of its run")
 	}
-	if spec.Rootfs.Host == nil {
+	if (spec.Rootfs.Host == nil) == (spec.Rootfs.Image == nil) {
 		return fault.New(fault.Invalid, "a Terrarium needs exactly one root file system")
 	}
-	for _, p := range spec.Rootfs.Host.Programs {
+	if spec.Rootfs.Image != nil && (spec.Rootfs.Image.Path == "" || spec.Rootfs.Image.Digest == "") {
+		return fault.New(fault.Invalid, "an image as root file system needs its file and its digest")
+	}
+	for _, p := range spec.Rootfs.Programs {
 		if !strings.HasPrefix(p.Target, programDir) || path.Clean(p.Target) != p.Target || !path.IsAbs(p.Source) {
 			return fault.New(fault.Invalid, "a program of the Stem's own is shown below %s, not at %q", programDir, p.Target)
 		}
@@ -134,13 +136,17 @@ func ValidateLimits(spec Spec) error {
 }
 
 func undeclared(provider string, can Capabilities, spec Spec) error {
+	if spec.Rootfs.Host != nil && !can.Keeps("Rootfs.Host.Dirs") {
+		return fault.New(fault.Unavailable, "the provider %s cannot show this host's toolchain (Rootfs.Host.Dirs)", provider).
+			WithHint("name an image: `--image`")
+	}
 	v := reflect.ValueOf(spec)
 	for _, path := range Fields() {
 		field, ok := fieldAt(v, path)
 		if !ok || field.IsZero() {
 			continue
 		}
-		if by, declared := can.Fields[path]; !declared || by == NotKept {
+		if !can.Keeps(path) {
 			return fault.New(fault.Unavailable, "the provider %s cannot honour %s", provider, path).
 				WithHint("leave it out, or choose a provider that can: `tendril terrarium list`")
 		}
@@ -203,12 +209,4 @@ func askedLimit(spec Spec, field string) (asked string, required bool) {
 		asked = fmt.Sprint(value.Interface())
 	}
 	return asked, v.FieldByName("Required").Bool()
-}
-
-// LimitRow is the row of a limit: asked and applied as given, and whether
-// somebody asked for it.
-func LimitRow[T float64 | int64 | int | time.Duration](field string, asked Limit[T], applied T, how How, by Enforcement, note string) Row {
-	row := Row{Dimension: DimensionResources, Field: field, Required: asked.Required, How: how, Enforced: by, Note: note}
-	row.Asked, row.Applied = fmt.Sprint(asked.Value), fmt.Sprint(applied)
-	return row
 }

@@ -42,21 +42,40 @@ const (
 	sharedMemorySize = "64m"
 )
 
-// bundle is the directory that gVisor reads: the specification, and the skeleton of
-// the root file system as an image, which the sentry mounts itself. So nothing in it
+// bundle is the directory that gVisor reads: the specification, and the root file system
+// as an image, which the sentry mounts itself. So nothing in it
 // costs a file on the host, and what is in it belongs to root inside, whoever runs it.
 type bundle struct {
-	dir      string
-	skeleton string // the image of the root file system
-	scratch  string // holds the file that backs the scratch file system
-	empty    string // an empty file, shown where a file of the host must not be
+	dir     string
+	root    string            // the image of the root file system: the skeleton of a view, or an OCI image's tree
+	scratch string            // holds the file that backs the scratch file system
+	empty   string            // an empty file, shown where a file of the host must not be
+	over    map[string][]byte // files of the bundle that are laid over an OCI image's tree, by path
 }
 
 // bundleBelow names the parts of a bundle in dir.
 func bundleBelow(dir string) bundle {
 	b := bundle{dir: filepath.Join(dir, "bundle"), scratch: filepath.Join(dir, "scratch")}
-	b.skeleton, b.empty = filepath.Join(b.dir, "skeleton.erofs"), filepath.Join(b.dir, "empty")
+	b.root, b.empty = filepath.Join(b.dir, skeletonFile), filepath.Join(b.dir, "empty")
 	return b
+}
+
+const skeletonFile = "skeleton.erofs"
+
+// layOver makes the files of a view files of the bundle, which are mounted: an OCI image
+// has a place for each, and is itself the same file for every run.
+func (b *bundle) layOver(view rootfs.View) rootfs.View {
+	b.over = map[string][]byte{}
+	view.Mounts = slices.Clone(view.Mounts)
+	for _, target := range slices.Sorted(maps.Keys(view.Files)) {
+		if slices.ContainsFunc(view.Mounts, func(m rootfs.Mount) bool { return m.Target == target }) {
+			continue // it is only what something is mounted on
+		}
+		file := filepath.Join(b.dir, fmt.Sprintf("over-%d", len(b.over)))
+		b.over[file] = view.Files[target]
+		view.Mounts = append(view.Mounts, rootfs.Mount{Source: file, Target: target})
+	}
+	return view
 }
 
 // write makes the bundle. On an error the caller removes what is there.
@@ -69,8 +88,15 @@ func (b bundle) write(view rootfs.View, oci *specs.Spec) error {
 	if err := os.WriteFile(b.empty, nil, 0o444); err != nil {
 		return fmt.Errorf("making the bundle: %w", err)
 	}
-	if err := writeSkeleton(b.skeleton, view); err != nil {
-		return fmt.Errorf("making the root file system %s: %w", b.skeleton, err)
+	for path, content := range b.over {
+		if err := os.WriteFile(path, content, 0o444); err != nil {
+			return fmt.Errorf("making the bundle: %w", err)
+		}
+	}
+	if filepath.Dir(b.root) == b.dir {
+		if err := writeSkeleton(b.root, view); err != nil {
+			return fmt.Errorf("making the root file system %s: %w", b.root, err)
+		}
 	}
 	data, err := json.Marshal(oci)
 	if err != nil {
@@ -196,7 +222,7 @@ func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, a
 func hints(b bundle, applied limits) map[string]string {
 	const root, scratch = "dev.gvisor.spec.rootfs.", "dev.gvisor.spec.mount.scratch."
 	return map[string]string{
-		root + "source":     b.skeleton,
+		root + "source":     b.root,
 		root + "type":       "erofs",
 		scratch + "source":  b.scratch,
 		scratch + "type":    "tmpfs",

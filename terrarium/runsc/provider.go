@@ -58,24 +58,26 @@ func (*provider) Capabilities() terrarium.Capabilities {
 			probe.RootReadonly, probe.PID1, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
 		},
 		Fields: map[string]terrarium.Enforcement{
-			"Run":                   terrarium.ByHost,
-			"Rootfs.Host.Dirs":      terrarium.ByHost,
-			"Rootfs.Host.Authority": terrarium.ByHost,
-			"Rootfs.Host.Programs":  terrarium.ByHost,
-			"Workspace.Image":       terrarium.ByHost,
-			"Workspace.Dir":         terrarium.ByHost,
-			"Env":                   terrarium.ByHost,
-			"User":                  terrarium.ByHost,
-			"CPUs":                  terrarium.ByHost,
-			"Memory":                terrarium.ByHost,
-			"Disk":                  terrarium.ByHost,
-			"Output":                terrarium.ByHost,
-			"Pids":                  terrarium.ByHost,
-			"Wall":                  terrarium.ByHost,
-			"Idle":                  terrarium.ByHost,
-			"Network":               terrarium.ByHost,
-			"Listeners":             terrarium.ByHost,
-			"WritableRoot":          terrarium.NotKept,
+			"Run":                 terrarium.ByHost,
+			"Rootfs.Host.Dirs":    terrarium.ByHost,
+			"Rootfs.Image.Path":   terrarium.ByHost,
+			"Rootfs.Image.Digest": terrarium.ByHost,
+			"Rootfs.Authority":    terrarium.ByHost,
+			"Rootfs.Programs":     terrarium.ByHost,
+			"Workspace.Image":     terrarium.ByHost,
+			"Workspace.Dir":       terrarium.ByHost,
+			"Env":                 terrarium.ByHost,
+			"User":                terrarium.ByHost,
+			"CPUs":                terrarium.ByHost,
+			"Memory":              terrarium.ByHost,
+			"Disk":                terrarium.ByHost,
+			"Output":              terrarium.ByHost,
+			"Pids":                terrarium.ByHost,
+			"Wall":                terrarium.ByHost,
+			"Idle":                terrarium.ByHost,
+			"Network":             terrarium.ByHost,
+			"Listeners":           terrarium.ByHost,
+			"WritableRoot":        terrarium.NotKept,
 		},
 	}
 }
@@ -121,18 +123,24 @@ func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
 	if err != nil {
 		return blueprint{}, err
 	}
-	view, err := rootfs.HostView(spec.Rootfs.Host.Dirs, rootfs.User{UID: limits.user.UID, GID: limits.user.GID, Name: "sprout", Home: "/home/sprout"})
-	if err != nil {
-		return blueprint{}, err
+	var view rootfs.View // of an image: only what is laid over it
+	if host := spec.Rootfs.Host; host != nil {
+		view, err = rootfs.HostView(host.Dirs, rootfs.User{UID: limits.user.UID, GID: limits.user.GID, Name: "sprout", Home: "/home/sprout"})
+		if err != nil {
+			return blueprint{}, err
+		}
 	}
-	if authority := spec.Rootfs.Host.Authority; authority != nil {
+	if authority := spec.Rootfs.Authority; authority != nil {
 		view = view.Trusting(authority)
 	}
-	for _, p := range spec.Rootfs.Host.Programs {
+	for _, p := range spec.Rootfs.Programs {
 		view = view.Showing(p.Source, p.Target)
 	}
 	dir := spec.Workspace.Dir
 	b := bundleBelow(dir)
+	if image := spec.Rootfs.Image; image != nil {
+		b.root, view = image.Path, b.layOver(view)
+	}
 	return blueprint{
 		spec: spec, limits: limits, view: view, bundle: b,
 		oci:      ociSpec(spec, view, b, p.Stoma, limits),
@@ -309,5 +317,3 @@ func userNamespaceRemedy() string {
 func (t *open) Boundary() []terrarium.Row {
 	return boundary(t.spec, t.limits, t.confinement, t.inside, t.sentry, t.gofer)
 }
-
-func describeUser(u terrarium.User) string { return fmt.Sprintf("%d:%d", u.UID, u.GID) }

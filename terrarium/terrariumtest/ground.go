@@ -36,10 +36,7 @@ type ground struct {
 func (g *ground) provider() terrarium.Provider { return terrarium.Validated(g.bare) }
 
 // keeps reports whether the wall declares to honour a field.
-func (g *ground) keeps(field string) bool {
-	by := g.bare.Capabilities().Fields[field]
-	return by != "" && by != terrarium.NotKept
-}
+func (g *ground) keeps(field string) bool { return g.bare.Capabilities().Keeps(field) }
 
 var runs atomic.Int64
 

@@ -61,7 +61,7 @@ send(S, $word, 0); shutdown(S, 1); print <S>' "$1" "$2"; }
 // testAuthority: programs inside trust the certificate that was given, and no other.
 func testAuthority(t *testing.T, g *ground) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nbm90aGluZw==\n-----END CERTIFICATE-----\n"
-	b := g.open(t, func(s *terrarium.Spec) { s.Rootfs.Host.Authority = []byte(certificate) })
+	b := g.open(t, func(s *terrarium.Spec) { s.Rootfs.Authority = []byte(certificate) })
 	if got := b.sh(t, `cat /etc/ssl/certs/ca-certificates.crt`); got != certificate {
 		t.Errorf("programs trust %q", got)
 	}
@@ -80,12 +80,12 @@ func testPrograms(t *testing.T, g *ground) {
 		t.Fatal(err)
 	}
 	b := g.open(t, func(s *terrarium.Spec) {
-		s.Rootfs.Host.Programs = []terrarium.Program{{Source: program, Target: "/opt/tendril/program"}}
+		s.Rootfs.Programs = []terrarium.Program{{Source: program, Target: terrarium.SproutInside}}
 	})
-	if got := b.sh(t, `/opt/tendril/program; ls /opt/tendril`); got != "shown\nprogram\n" {
+	if got := b.sh(t, `/opt/tendril/sprout; ls /opt/tendril`); got != "shown\nsprout\n" {
 		t.Errorf("the program said %q", got)
 	}
-	if e := b.run(t, "sh", "-c", `echo x >/opt/tendril/program || echo x >/opt/tendril/other`); e.ok() {
+	if e := b.run(t, "sh", "-c", `echo x >/opt/tendril/sprout || echo x >/opt/tendril/other`); e.ok() {
 		t.Errorf("it was written: %s", e)
 	}
 }

@@ -60,24 +60,26 @@ func properties() []property {
 // provenBy names the property in which a field of Spec is held to. A field without a
 // row here is a promise that nobody tests.
 var provenBy = map[string]string{
-	"Run":                   "sweep",
-	"Rootfs.Host.Dirs":      "toolchain",
-	"Rootfs.Host.Authority": "authority",
-	"Rootfs.Host.Programs":  "programs",
-	"Workspace.Image":       "workspace",
-	"Workspace.Dir":         "close",
-	"Env":                   "inside",
-	"User":                  "inside",
-	"Network":               "seals",
-	"Listeners":             "listeners",
-	"CPUs":                  "cpu",
-	"Memory":                "memory",
-	"Disk":                  "disk",
-	"Output":                "output", // the wall delivers every byte; the Stem counts them
-	"Pids":                  "pids",
-	"Wall":                  "wall",
-	"Idle":                  "usage", // the wall says what is used; the Stem decides what is idle
-	"WritableRoot":          "seals", // read-only: the seal root-readonly
+	"Run":                 "sweep",
+	"Rootfs.Host.Dirs":    "toolchain",
+	"Rootfs.Authority":    "authority",
+	"Rootfs.Programs":     "programs",
+	"Rootfs.Image.Path":   "image",
+	"Rootfs.Image.Digest": "image",
+	"Workspace.Image":     "workspace",
+	"Workspace.Dir":       "close",
+	"Env":                 "inside",
+	"User":                "inside",
+	"Network":             "seals",
+	"Listeners":           "listeners",
+	"CPUs":                "cpu",
+	"Memory":              "memory",
+	"Disk":                "disk",
+	"Output":              "output", // the wall delivers every byte; the Stem counts them
+	"Pids":                "pids",
+	"Wall":                "wall",
+	"Idle":                "usage", // the wall says what is used; the Stem decides what is idle
+	"WritableRoot":        "seals", // read-only: the seal root-readonly
 }
 
 // Run holds the provider that open returns to its word. Open is called for every
