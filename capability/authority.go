@@ -70,6 +70,7 @@ type GrantAddInput struct {
 	Classes     []string `json:"classes"`
 	Providers   []string `json:"providers"`
 	Provider    string   `json:"provider"`
+	Images      []string `json:"images"`
 	EgressHosts []string `json:"egress_hosts"` // each a rule of GET and HEAD on every path
 	Credentials []string `json:"credentials"`
 	Limits      Limits   `json:"limits"`
@@ -85,7 +86,7 @@ const mostNamed = 256
 func (in GrantAddInput) Validate() error {
 	for field, list := range map[string][]string{
 		"substrates": in.Substrates, "classes": in.Classes, "providers": in.Providers,
-		"egress_hosts": in.EgressHosts, "credentials": in.Credentials,
+		"egress_hosts": in.EgressHosts, "credentials": in.Credentials, "images": in.Images,
 	} {
 		if len(list) > mostNamed {
 			return fault.New(fault.Invalid, "%s names %d, more than %d", field, len(list), mostNamed)
@@ -130,13 +131,14 @@ type GrantExplainInput struct {
 	Class     string `json:"class"`
 	Substrate string `json:"substrate"` // empty: none in particular
 	Provider  string `json:"provider"`
+	Image     string `json:"image"`
 	Limits    Limits `json:"limits"`
 }
 
 // Validate refuses what is too long for any name, and limits out of range.
 func (in GrantExplainInput) Validate() error {
 	return firstError(validName("pollen", in.Pollen), validName("class", in.Class), validName("substrate", in.Substrate),
-		validName("provider", in.Provider), in.Limits.Validate())
+		validName("provider", in.Provider), validName("image", in.Image), in.Limits.Validate())
 }
 
 // Grant is one grant of the file, as it is written there.

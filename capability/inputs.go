@@ -31,6 +31,14 @@ type Work struct {
 	Provider string   `json:"provider"` // empty: the strongest wall that is ready; named: that one or none
 	Limits   Limits   `json:"limits"`
 
+	// Image is an OCI image whose tree is the root file system inside, as package
+	// rootfs/image reads references; empty: a view of this host's toolchain.
+	Image string `json:"image"`
+
+	// Override is the name of the provider whose boundary the Botanist takes for this one
+	// run although the policy denies it: "host", which has none. Empty: nothing is overridden.
+	Override string `json:"override"`
+
 	// Terminal gives the Sprout a terminal of this size instead of pipes; its
 	// stdout and stderr are then one stream.
 	Terminal *Size `json:"terminal"`
@@ -109,6 +117,9 @@ func (in Work) Validate() error {
 	if err := validName("provider", in.Provider); err != nil {
 		return err
 	}
+	if err := firstError(ValidImage(in.Image), in.validOverride()); err != nil {
+		return err
+	}
 	if err := validCommand(in.Argv, in.Env); err != nil {
 		return err
 	}
@@ -119,6 +130,30 @@ func (in Work) Validate() error {
 		return fault.New(fault.Invalid, "a terminal of %d rows and %d columns shows nothing", in.Terminal.Rows, in.Terminal.Cols)
 	}
 	return in.Limits.Validate()
+}
+
+// ValidImage refuses what names no OCI image on any host. Which one it names is for the
+// Stem to find out. An empty name is none.
+func ValidImage(name string) error {
+	for _, r := range name {
+		if r <= ' ' || r == 0x7f {
+			return fault.New(fault.Invalid, "the image %q holds a blank or a control character", clip(name)).
+				WithHint("name it as in oci:/path:tag, docker-archive:/path.tar or registry.example/name:tag")
+		}
+	}
+	return validName("image", name)
+}
+
+func (in Work) validOverride() error {
+	switch {
+	case in.Override == "":
+		return nil
+	case in.Override != Host:
+		return fault.New(fault.Invalid, "the policy cannot be overridden for %q", clip(in.Override)).WithHint("only for host, which is no wall")
+	case in.Provider != in.Override:
+		return fault.New(fault.Invalid, "an override for the provider %s is only for a request that names it", in.Override).WithHint("add --provider %s, or leave the override out", in.Override)
+	}
+	return nil
 }
 
 // mostFiles is how many files a run may fetch before its work.
@@ -339,13 +374,11 @@ func (TerrariumListInput) Validate() error { return nil }
 // ProbeInput asks to probe a wall.
 type ProbeInput struct {
 	Provider string `json:"provider"` // empty: the one that a run without a provider would get
+	Image    string `json:"image"`    // empty: as a run without one; an empty root where that needs an image
 	Limits   Limits `json:"limits"`
 }
 
 // Validate refuses limits out of range.
 func (in ProbeInput) Validate() error {
-	if err := validName("provider", in.Provider); err != nil {
-		return err
-	}
-	return in.Limits.Validate()
+	return firstError(validName("provider", in.Provider), ValidImage(in.Image), in.Limits.Validate())
 }

@@ -83,6 +83,7 @@ func (EmptyInput) Subject() Subject { return Subject{} }
 // Wall is the boundary that a request asks for.
 type Wall struct {
 	Provider string // empty: the strongest that is ready
+	Image    string // empty: none
 	Limits   Limits
 }
 
@@ -93,10 +94,14 @@ type Walled interface {
 }
 
 // Wall is what the work is to run behind.
-func (in Work) Wall() Wall { return Wall{in.Provider, in.Limits} }
+func (in Work) Wall() Wall { return Wall{in.Provider, in.Image, in.Limits} }
 
 // Snapshot reports whether the work starts from a working tree as it lies there.
 func (in Work) Snapshot() bool { return in.Dirty }
+
+// Overrides names the provider whose boundary is taken although the policy denies it; empty:
+// none is.
+func (in Work) Overrides() string { return in.Override }
 
 // Wall is what is to be probed.
 func (in ProbeInput) Wall() Wall { return Wall(in) }

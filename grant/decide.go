@@ -17,6 +17,7 @@ type Request struct {
 	Class     string // the capability's name
 	Substrate string // by name; empty if the request is about none
 	Provider  string // the wall that was asked for by name; empty if none was
+	Image     string // the OCI image that was asked for; empty if none was
 	Limits    capability.Limits
 
 	Defaults  capability.Limits // the site's, for what a request or a grant leaves out
@@ -92,6 +93,8 @@ func (q Request) undecidable() (rule, why string) {
 		return ruleUnknown, spelling.CheckName("Substrate", q.Substrate).Error()
 	case q.Provider != "" && !slices.Contains(capability.Providers(), q.Provider):
 		return ruleUnknown, fmt.Sprintf("there is no provider %q", clip(q.Provider))
+	case q.Image != "" && capability.ValidImage(q.Image) != nil:
+		return ruleUnknown, capability.ValidImage(q.Image).Error()
 	case q.Limits.Validate() != nil:
 		return ruleUnknown, q.Limits.Validate().Error()
 	case q.Now.IsZero():
@@ -127,6 +130,9 @@ func (g Grant) gaps(q Request) []string {
 	}
 	if q.Provider != "" && !g.Accepts(q.Provider) {
 		add("it does not accept the provider %s", q.Provider)
+	}
+	if q.Image != "" && !slices.Contains(g.Images, ImageName(q.Image)) {
+		add("it does not name the image %s", clip(q.Image))
 	}
 	gaps = append(gaps, g.limitGaps(q)...)
 	if g.Daily.Runs != nil && beginsRun(q.Class) && int64(q.RunsToday) >= int64(*g.Daily.Runs) {

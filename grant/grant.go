@@ -53,6 +53,10 @@ type Grant struct {
 	// acceptable one that is ready.
 	Provider Provider `yaml:"provider" json:"provider,omitzero"`
 
+	// Images are the OCI images that may be asked for as root file system, each as it is
+	// named in a request. Not set: none, only this host's toolchain.
+	Images Set[ImageName] `yaml:"images" json:"images,omitzero"`
+
 	Egress      Egress              `yaml:"egress" json:"egress,omitzero"`           // not set: nothing is reached
 	Credentials Set[CredentialName] `yaml:"credentials" json:"credentials,omitzero"` // not set: none is used
 	Models      Models              `yaml:"models" json:"models,omitzero"`           // not set: none is asked

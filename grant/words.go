@@ -85,6 +85,21 @@ func noWildcard(what, word string) error {
 		WithHint("name each %s that is meant", what)
 }
 
+// ImageName names an OCI image: a layout or an archive of this host, or a registry's.
+type ImageName string
+
+// UnmarshalText refuses what no request could hold.
+func (n *ImageName) UnmarshalText(text []byte) error {
+	if err := noWildcard("image", string(text)); err != nil {
+		return err
+	}
+	if err := capability.ValidImage(string(text)); err != nil {
+		return err
+	}
+	*n = ImageName(text)
+	return nil
+}
+
 // Class is the name of a capability that can be granted.
 type Class string
 

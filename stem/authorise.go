@@ -60,7 +60,8 @@ func (s *Stem) authorise(ctx context.Context, a Actor, d capability.Definition, 
 		return permit{}, err
 	}
 	if wall, ok := in.(capability.Walled); ok {
-		request.Provider, request.Limits = wall.Wall().Provider, wall.Wall().Limits
+		asked := wall.Wall()
+		request.Provider, request.Image, request.Limits = asked.Provider, asked.Image, asked.Limits
 	}
 	decision := grants.Decide(request)
 	if !decision.Permitted {

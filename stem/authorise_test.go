@@ -3,6 +3,7 @@
 package stem
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"tendril/fault"
 	"tendril/ledger"
 	"tendril/run"
+	"tendril/terrarium"
 )
 
 // granted is a Stem with one grant, and a caller who presents its Pollen.
@@ -258,5 +260,25 @@ func TestRotationEndsNothing(t *testing.T) {
 	}
 	if err := s.stillPermitted(t.Context(), c, definition); err != nil {
 		t.Error(err)
+	}
+}
+
+// A grant that accepts the host gives a Pollen nothing that the policy denies, and an image
+// is used only where the grant names exactly it.
+func TestPollenOverridesNothing(t *testing.T) {
+	s, who := granted(t, oneGrant+"    providers: [host, runsc]\n    images: [\"oci:/images/tools:1\"]\n")
+	s.providers = append(s.providers, terrarium.Validated(&facade{name: "host", runtime: "host"}))
+	for says, change := range map[string]func(*capability.Work){
+		"overridden by the Botanist alone": func(w *capability.Work) { w.Provider, w.Override = "host", "host" },
+		"nothing isolates the work":        func(w *capability.Work) { w.Provider = "host" },
+		"does not name the image":          func(w *capability.Work) { w.Image = "oci:/images/tools:2" },
+	} {
+		work := capability.Work{Substrate: run.Substrate{Name: "handbook"}, Argv: []string{"true"}}
+		change(&work)
+		_, err := s.Invoke(t.Context(), who, "sprout.grow", capability.GrowInput{Work: work})
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Denied || !strings.Contains(err.Error()+f.Rule, says) {
+			t.Errorf("%v; want a denial that says %q", err, says)
+		}
 	}
 }

@@ -43,7 +43,8 @@ func (s *Stem) reachOf(a Actor, class string, in capability.Request) *grant.Gran
 	}
 	q := grant.Request{Pollen: a.Name(), Class: class, Substrate: about.Name, Now: time.Now()}
 	if wall, ok := in.(capability.Walled); ok && !a.Botanist() {
-		q.Provider, q.Limits, q.Defaults = wall.Wall().Provider, wall.Wall().Limits, s.defaults()
+		asked := wall.Wall()
+		q.Provider, q.Image, q.Limits, q.Defaults = asked.Provider, asked.Image, asked.Limits, s.defaults()
 	}
 	return grants.Decide(q).Grant
 }

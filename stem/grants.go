@@ -122,7 +122,7 @@ func (s *Stem) explainGrant(ctx context.Context, _ *call, in capability.GrantExp
 		return capability.Explanation{}, err
 	}
 	d := file.Decide(grant.Request{
-		Pollen: in.Pollen, Class: in.Class, Substrate: in.Substrate, Provider: in.Provider, Limits: in.Limits,
+		Pollen: in.Pollen, Class: in.Class, Substrate: in.Substrate, Provider: in.Provider, Image: in.Image, Limits: in.Limits,
 		Defaults: s.defaults(), RunsToday: today, Now: now,
 	})
 	out := capability.Explanation{Permitted: d.Permitted, Rule: d.Rule, Missing: d.Missing, Reasons: append([]string{}, d.Reasons...)}
@@ -161,6 +161,7 @@ func grantOf(in capability.GrantAddInput) (grant.Grant, error) {
 		spellAll("substrate", in.Substrates, &g.Substrates),
 		spellAll("class", in.Classes, &g.Classes),
 		spellAll("provider", in.Providers, &g.Providers),
+		spellAll("image", in.Images, &g.Images),
 		spellAll("credential", in.Credentials, &g.Credentials),
 		spell("provider", in.Provider, &g.Provider),
 		spell("runs", in.Runs, &g.Runs),

@@ -99,6 +99,9 @@ func (c *call) ended(ctx context.Context, err error) error {
 // published refuses a Pollen what is not in a commit: a grant is on a repository, and not on
 // what its owner has lying beside it.
 func (c *call) published() error {
+	if work, ok := c.input.(interface{ Overrides() string }); ok && work.Overrides() != "" && !c.actor.Botanist() {
+		return fault.New(fault.Denied, "it overrides the policy").WithRule("the policy is overridden by the Botanist alone").WithHint("leave out --override")
+	}
 	work, ok := c.input.(interface{ Snapshot() bool })
 	if ok && work.Snapshot() && !c.actor.Botanist() {
 		return fault.New(fault.Denied, "it asks for the working tree as it is, uncommitted files included").

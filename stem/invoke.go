@@ -6,12 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/ledger"
+	"tendril/policy"
 	"tendril/terrarium"
 )
 
@@ -26,6 +28,8 @@ type call struct {
 	permit   permit
 	provider terrarium.Provider // of a request that asks for a Terrarium
 	row      int64              // the decision's in the ledger
+
+	overridden policy.Mask // what the Botanist took although the policy denies it
 }
 
 // handler does the work of one capability, on a call that was permitted.
@@ -238,6 +242,9 @@ func (c *call) decision(refusal error) ledger.Entry {
 		e.Digests["grant"] = "sha256:" + c.permit.grant.Digest()
 	}
 	e.Rule = c.permit.rule
+	if c.overridden != 0 {
+		e.Rule += fmt.Sprintf("; for this run the Botanist takes the provider %s, which the policy denies (mask %d)", c.provider.Name(), c.overridden)
+	}
 	if refusal != nil {
 		e.Decision, e.Fault, e.Rule = ledger.Deny, string(fault.KindOf(refusal)), ""
 		var f *fault.Error

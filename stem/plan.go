@@ -295,6 +295,9 @@ func (s *Stem) choose(ctx context.Context, in capability.Walled, p permit) (terr
 			names = append(names, provider.Name())
 			continue
 		}
+		if name == "" && provider.Capabilities().OnlyNamed {
+			continue
+		}
 		if !p.accepts(provider.Name()) {
 			reasons = append(reasons, provider.Name()+": the grant does not accept it")
 			continue

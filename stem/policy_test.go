@@ -3,12 +3,15 @@
 package stem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -28,12 +31,13 @@ import (
 // facade is a provider with nothing behind it: its Terrariums claim to be what was asked,
 // but for what a test changes, and refuse every exec.
 type facade struct {
+	name         string // "": facade
 	runtime      string
 	change       func(*terrarium.Row)
 	opened, asks atomic.Int32
 }
 
-func (f *facade) Name() string { return "facade" }
+func (f *facade) Name() string { return cmp.Or(f.name, "facade") }
 
 func (f *facade) Capabilities() terrarium.Capabilities {
 	can := terrarium.Capabilities{Runtime: f.runtime, Fields: map[string]terrarium.Enforcement{}}
@@ -150,7 +154,7 @@ func TestAppliedBoundaryNeedsEachRow(t *testing.T) {
 		"as asked":                        {"container", nil, same, 0},
 		"as asked, of another runtime":    {"microvm", nil, same, 0},
 		"as asked, with a road":           {"container", reaching, same, 0},
-		"the host itself":                 {"host", nil, same, policy.HostRuntime},
+		"the host itself":                 {"host", nil, same, hostMask("sprout.grow")},
 		"a runtime nobody knows":          {"brick", nil, same, unknown},
 		"a runtime in capitals":           {"Container", nil, same, unknown},
 		"no runtime":                      {"", nil, same, unknown},
@@ -225,13 +229,17 @@ func rowOf(t *testing.T, s *Stem, seq *int64) ledger.Row {
 // A wall that the policy refuses is never opened, and no run is made.
 func TestDeclaredBoundaryIsRefused(t *testing.T) {
 	work := capability.Work{Substrate: run.Substrate{Path: "/nowhere"}, Argv: []string{"true"}}
-	for runtime, rule := range map[string]string{"host": "policy mask 1", "brick": "policy mask 256"} {
+	for _, runtime := range []string{"host", "brick"} {
 		for name, input := range map[string]any{
 			"sprout.grow": capability.GrowInput{Work: work}, "stoma.pass": capability.PassInput{Work: work}, "terrarium.probe": capability.ProbeInput{},
 		} {
 			t.Run(runtime+" "+name, func(t *testing.T) {
 				wall := &facade{runtime: runtime}
 				s := behind(t, wall)
+				rule := "policy mask 256"
+				if runtime == "host" {
+					rule = fmt.Sprintf("policy mask %d", hostMask(name))
+				}
 				answer, err := s.Invoke(t.Context(), ByProcess(), name, input)
 				var f *fault.Error
 				if !errors.As(err, &f) || f.Kind != fault.Denied || f.Rule != rule {
@@ -247,6 +255,52 @@ func TestDeclaredBoundaryIsRefused(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// hostMask is what the policy says of work on the host itself.
+func hostMask(capability string) policy.Mask {
+	mask := policy.HostRuntime | policy.HostWrites | policy.UnrestrictedEgress | policy.RawSecrets
+	if os.Geteuid() == 0 {
+		mask |= policy.PrivilegedWork
+	}
+	if capability != "terrarium.probe" {
+		mask |= policy.NeedsWorkspace
+	}
+	return mask
+}
+
+// The Botanist can take what is no wall for one run, by its name; the ledger says so, a
+// Pollen cannot, and nothing else is overridden by it.
+func TestHostIsTakenByNameForOneRun(t *testing.T) {
+	work := func(change func(*capability.Work)) capability.PassInput {
+		w := capability.Work{Substrate: run.Substrate{Path: "/nowhere"}, Argv: []string{"true"}, Provider: "host", Override: "host"}
+		if change != nil {
+			change(&w)
+		}
+		return capability.PassInput{Work: w}
+	}
+	s := behind(t, &facade{name: "host", runtime: "host"})
+	answer, err := s.Invoke(t.Context(), ByProcess(), "stoma.pass", work(nil))
+	row := rowOf(t, s, answer.Row)
+	if !fault.Is(err, fault.NotFound) || row.Decision != ledger.Permit || !strings.Contains(row.Rule, fmt.Sprintf("takes the provider host, which the policy denies (mask %d)", hostMask("stoma.pass"))) {
+		t.Errorf("%v, and the ledger says %+v", err, row)
+	}
+	for name, in := range map[string]capability.PassInput{
+		"no override":         work(func(w *capability.Work) { w.Override = "" }),
+		"of another":          work(func(w *capability.Work) { w.Override = "docker" }),
+		"without naming it":   work(func(w *capability.Work) { w.Provider = "" }),
+		"for another":         work(func(w *capability.Work) { w.Provider = "runsc" }),
+		"a wall without name": work(func(w *capability.Work) { w.Provider, w.Override = "", "" }),
+	} {
+		answer, err := s.Invoke(t.Context(), ByProcess(), "stoma.pass", in)
+		if row := rowOf(t, s, answer.Row); err == nil || row.Decision != ledger.Deny {
+			t.Errorf("%s: %v, and the ledger says %+v", name, err, row)
+		}
+	}
+	brick := behind(t, &facade{name: "host", runtime: "brick"})
+	if _, err := brick.Invoke(t.Context(), ByProcess(), "stoma.pass", work(nil)); !fault.Is(err, fault.Denied) {
+		t.Errorf("what nobody understands was taken: %v", err)
 	}
 }
 

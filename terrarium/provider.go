@@ -79,6 +79,7 @@ type Usage struct {
 type Capabilities struct {
 	Primitive    string                 // what the wall is made of, for a person
 	Runtime      string                 // policy's word: container, microvm or host
+	OnlyNamed    bool                   // a run that names no wall never gets this one
 	SharedKernel bool                   // whether the Sprout's system calls reach the host's kernel
 	Seals        []string               // what a Terrarium of this kind closes off: seals of package probe, each proven by terrariumtest
 	Fields       map[string]Enforcement // by the path of a Spec field, see [Fields]

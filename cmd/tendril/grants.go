@@ -24,6 +24,7 @@ type grantAddCommand struct {
 	Class      []string   `required:"" placeholder:"CAPABILITY" help:"What, such as sprout.grow; can be given more than once."`
 	Providers  []string   `name:"allow-provider" placeholder:"WALL" help:"Behind which wall; can be given more than once (default: any sealed one)."`
 	Provider   string     `placeholder:"WALL" help:"The wall of requests that name none."`
+	Images     []string   `name:"image" sep:"none" placeholder:"IMAGE" help:"An OCI image that may be the root file system; can be given more than once (default: none)."`
 	Egress     []string   `placeholder:"HOST" help:"A host to read from; can be given more than once."`
 	Credential []string   `placeholder:"NAME" help:"A credential to use; can be given more than once."`
 	Runs       string     `enum:"own,substrate," default:"" placeholder:"own|substrate" help:"Whose runs it may see and cancel (default: its own)."`
@@ -34,7 +35,7 @@ type grantAddCommand struct {
 
 func (a *grantAddCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "grant.add", capability.GrantAddInput{
-		Pollen: a.Pollen, Substrates: a.Substrate, Classes: a.Class, Providers: a.Providers, Provider: a.Provider,
+		Pollen: a.Pollen, Substrates: a.Substrate, Classes: a.Class, Providers: a.Providers, Provider: a.Provider, Images: a.Images,
 		EgressHosts: a.Egress, Credentials: a.Credential, Limits: a.Limits.limits(), Runs: a.Runs, DailyRuns: a.DailyRuns, Expires: a.Expires,
 	})
 	return c.grantChange(output, err)
@@ -103,12 +104,13 @@ type grantExplainCommand struct {
 	Class     string     `required:"" placeholder:"CAPABILITY" help:"What for, such as sprout.grow."`
 	Substrate string     `placeholder:"NAME" help:"On which Substrate."`
 	Provider  string     `placeholder:"WALL" help:"Behind which wall."`
+	Image     string     `placeholder:"IMAGE" help:"In which OCI image."`
 	Limits    limitFlags `embed:"" group:"Limits:"`
 }
 
 func (e *grantExplainCommand) Run(ctx context.Context, c *console) error {
 	output, err := c.invoke(ctx, "grant.explain", capability.GrantExplainInput{
-		Pollen: e.Pollen, Class: e.Class, Substrate: e.Substrate, Provider: e.Provider, Limits: e.Limits.limits(),
+		Pollen: e.Pollen, Class: e.Class, Substrate: e.Substrate, Provider: e.Provider, Image: e.Image, Limits: e.Limits.limits(),
 	})
 	if err != nil {
 		return err

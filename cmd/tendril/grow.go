@@ -32,6 +32,8 @@ type workFlags struct {
 	Base      string     `placeholder:"REV" help:"The commit to start from: a branch, a tag or an id (default: HEAD)."`
 	Dirty     bool       `help:"Start from a snapshot of the working tree, uncommitted changes included."`
 	Provider  string     `placeholder:"NAME" help:"The wall to use (default: the strongest that is ready)."`
+	Image     string     `placeholder:"IMAGE" help:"An OCI image whose tree is the root file system inside: oci:PATH[:TAG], docker-archive:PATH[:TAG] or a registry's (default: a view of this host's toolchain)."`
+	Override  string     `placeholder:"host" help:"Take the wall of that name for this one run although the policy denies it. There is only one such: host, which isolates nothing."`
 	Task      string     `arg:"" optional:"" help:"What the agent is to do (after -- if it begins with a dash)."`
 	Agent     string     `placeholder:"NAME" help:"Let this agent do the task: claude, codex, opencode, pi, aider, sprout (built in), or one of tendril.yaml."`
 	Ask       string     `placeholder:"TASK" help:"Let the built-in agent do this; with --agent, that one."`
@@ -56,7 +58,7 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 		return ctx, capability.Work{}, none, err
 	}
 	work := capability.Work{
-		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: agent, Ask: task, Model: f.Model, Env: f.Env, Provider: f.Provider, Limits: f.Limits.limits(),
+		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: agent, Ask: task, Model: f.Model, Env: f.Env, Provider: f.Provider, Image: f.Image, Override: f.Override, Limits: f.Limits.limits(),
 	}
 	if work.Fetch, err = fetchArguments(f.Fetch); err != nil {
 		return ctx, work, none, err
