@@ -44,14 +44,27 @@ type Rejection struct {
 
 // Terrarium is one wall as this host has it.
 type Terrarium struct {
-	Provider  string   `json:"provider"`
-	Primitive string   `json:"primitive"` // what the wall is made of
-	Ready     bool     `json:"ready"`
-	Reason    *string  `json:"reason"` // why it is not ready
-	Hint      *string  `json:"hint"`   // what would make it ready
-	Default   bool     `json:"default"`
-	Limits    []string `json:"limits"` // what it can bound
-	Seals     []string `json:"seals"`  // what it closes off, each proven by the conformance suite
+	Provider  string  `json:"provider"`
+	Primitive string  `json:"primitive"` // what the wall is made of
+	Ready     bool    `json:"ready"`
+	Reason    *string `json:"reason"` // why it is not ready
+	Hint      *string `json:"hint"`   // what would make it ready
+	Default   bool    `json:"default"`
+	OnlyNamed bool    `json:"only_named"` // a run that names no wall never gets it
+
+	Runtime      string   `json:"runtime"`       // the policy's word
+	SharedKernel bool     `json:"shared_kernel"` // the Sprout's system calls reach the host's kernel
+	Roots        []string `json:"roots"`         // what can be the root file system: toolchain, image
+	Limits       []string `json:"limits"`        // what it can bound
+	Keeps        []Kept   `json:"keeps"`         // for each thing that can be asked of a wall, who keeps it
+	Seals        []string `json:"seals"`         // what it closes off, each proven by the conformance suite
+	Unsealed     []string `json:"unsealed"`      // what it leaves open, or cannot prove
+}
+
+// Kept says who keeps what was asked of a wall: host, guest, sampled or no.
+type Kept struct {
+	Field string `json:"field"`
+	By    string `json:"by"`
 }
 
 // ProbeReport is what tries to get out of a wall came to.
@@ -59,8 +72,11 @@ type ProbeReport struct {
 	Provider string        `json:"provider"`
 	Boundary []run.Row     `json:"boundary"`
 	Probes   []ProbeResult `json:"probes"`
-	Held     bool          `json:"held"` // every probe passed; one that cannot tell did not
+	Held     bool          `json:"held"` // every probe of a seal that the wall declares passed; one that cannot tell did not
 }
+
+// ProbeOpen is the result of a probe that got through where the wall claims no seal.
+const ProbeOpen = "open"
 
 // ProbeResult is what one try came to.
 type ProbeResult struct {
@@ -68,6 +84,6 @@ type ProbeResult struct {
 	Dimension string `json:"dimension"`
 	Seal      string `json:"seal"`
 	Tries     string `json:"tries"`    // what a sealed boundary answers
-	Result    string `json:"result"`   // sealed, leak, unknown or not-applicable
+	Result    string `json:"result"`   // sealed, leak, open, unknown or not-applicable; open: it leaks, and the wall does not claim to seal it
 	Observed  string `json:"observed"` // what was seen, in the probe's words: a claim from inside
 }

@@ -105,7 +105,7 @@ func TestLimitsComeFromTheRequestThenTheBotanist(t *testing.T) {
 
 func TestEnvironmentIsWrittenOut(t *testing.T) {
 	t.Setenv("TENDRIL_CANARY", "of the caller")
-	env := environment("/usr/bin", nil, []string{"HOME=/elsewhere", "NEW=a=b", "NEW=c"})
+	env := environment([]string{"PATH=/usr/bin", "GOPATH=/go", "HOME=/root"}, []string{"HOME=/elsewhere", "NEW=a=b", "NEW=c"})
 	for _, want := range []string{"PATH=/usr/bin", "HOME=/elsewhere", "NEW=c", "USER=sprout"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%s is missing in %q", want, env)

@@ -168,9 +168,12 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
 	spec.Env = g.plan.env
 	spec.User = terrarium.DefaultUser
+	if err := g.plot.builds(g.plan.provider.Name()); err != nil {
+		return err
+	}
 	opened, err := g.plan.provider.Open(ctx, spec)
 	if err != nil {
-		return err
+		return errors.Join(err, g.plot.sweep(ctx, g.plan.provider))
 	}
 	g.terrarium, g.boundary = opened, opened.Boundary()
 	if err := g.plan.call.permitted(fault.BrokenBoundary, "applied", g.plan.call.applied(g.boundary)); err != nil {
@@ -331,9 +334,7 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 	closing, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	if g.terrarium != nil {
-		if err := g.terrarium.Close(closing); err != nil {
-			broke = errors.Join(broke, fmt.Errorf("closing the Terrarium: %w", err))
-		}
+		broke = errors.Join(broke, g.plot.close(closing, g.terrarium))
 	}
 	g.reach.close()
 	if g.base != nil {

@@ -3,6 +3,7 @@
 package stem
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"tendril/fault"
 	"tendril/run"
+	"tendril/terrarium"
 )
 
 // A run belongs to the process that holds an exclusive flock on its lock file,
@@ -22,8 +24,9 @@ import (
 
 // plot is one run's own directory, and the lock on it.
 type plot struct {
-	dir  string
-	lock *os.File
+	dir   string
+	lock  *os.File
+	walls bool // something of its wall could not be removed
 }
 
 // claim makes the directory of a new run.
@@ -62,8 +65,12 @@ func takeOver(runs string, id run.ID) (*plot, error) {
 }
 
 // end ends the caller's own run: it removes the directory and gives back the lock.
-// The birth lock keeps whoever recovers from looking into it meanwhile.
+// The birth lock keeps whoever recovers from looking into it meanwhile. A directory whose
+// wall could not be removed stays, and the next start sweeps.
 func (p *plot) end() error {
+	if p.walls {
+		return p.lock.Close()
+	}
 	birth, err := lockFile(filepath.Join(filepath.Dir(p.dir), birthLock), true)
 	if err != nil {
 		return errors.Join(err, p.lock.Close()) // the next start removes it
@@ -76,6 +83,48 @@ func (p *plot) end() error {
 // birth lock.
 func (p *plot) remove() error {
 	return errors.Join(os.RemoveAll(p.dir), p.lock.Close())
+}
+
+// wallFile names the provider whose Terrarium the run has, or had when its owner died.
+const wallFile = "wall"
+
+// builds records that the provider is about to open the run's Terrarium.
+func (p *plot) builds(provider string) error {
+	if err := os.WriteFile(filepath.Join(p.dir, wallFile), []byte(provider), 0o600); err != nil {
+		return fault.New(fault.Unavailable, "recording the run's wall: %w", err)
+	}
+	return nil
+}
+
+// wall is the provider that the run was about to open a Terrarium of; "" if it had not come
+// to that.
+func (p *plot) wall() (string, error) {
+	name, err := os.ReadFile(filepath.Join(p.dir, wallFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return string(name), err
+}
+
+// close closes the run's Terrarium. If something of it stays, so does the plot.
+func (p *plot) close(ctx context.Context, opened terrarium.Terrarium) error {
+	if err := opened.Close(ctx); err != nil {
+		p.walls = true
+		return fmt.Errorf("closing the Terrarium: %w", err)
+	}
+	return nil
+}
+
+// sweep makes sure that a Terrarium which could not be opened left nothing. If something
+// stays, so does the plot.
+func (p *plot) sweep(ctx context.Context, provider terrarium.Provider) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTime)
+	defer cancel()
+	if err := provider.Sweep(ctx, filepath.Base(p.dir), p.dir); err != nil {
+		p.walls = true
+		return fmt.Errorf("removing what was begun of the Terrarium: %w", err)
+	}
+	return nil
 }
 
 const birthLock = "birth.lock"

@@ -34,7 +34,8 @@ type plan struct {
 	toolchain  []string // directories that the view shows beside /usr
 	programs   []terrarium.Program
 	limits     terrarium.Spec // only its limits are set
-	env        []string
+	extra      []string       // what the environment holds beside what every Sprout has
+	env        []string       // the whole of it
 }
 
 // Defaults for limits that neither the request nor the Botanist gives. The wall
@@ -97,18 +98,26 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	if err != nil {
 		return nil, err
 	}
-	p.toolchain = slices.Concat(s.config.Toolchain, agent.toolchain)
-	if p.view, err = rootfs.HostView(p.toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
-		return nil, err
-	}
-	p.programs = agent.programs
-	path := strings.Join(append(agent.toolchain, p.view.Path(s.config.HostPath)), ":")
-	p.env = environment(path, c.permit.env(), slices.Concat(agent.env, in.Env))
-	if err := s.commandExists(p); err != nil {
-		return nil, err
+	p.programs, p.extra = agent.programs, slices.Concat(c.permit.env(), agent.env, in.Env)
+	if in.Image == "" { // what is in an image is known once it is there
+		if err := s.planToolchain(p, agent); err != nil {
+			return nil, err
+		}
 	}
 	p.leftOut = s.lookAtWorktree(ctx, c, in)
 	return p, nil
+}
+
+// planToolchain decides what of this host is seen inside, and refuses a command that will
+// not be there.
+func (s *Stem) planToolchain(p *plan, agent started) (err error) {
+	p.toolchain = slices.Concat(s.config.Toolchain, agent.toolchain)
+	if p.view, err = rootfs.HostView(p.toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
+		return err
+	}
+	path := strings.Join(append(agent.toolchain, p.view.Path(s.config.HostPath)), ":")
+	p.env = environment([]string{"PATH=" + path}, p.extra)
+	return s.commandExists(p)
 }
 
 // mayBegin refuses a Pollen a base that nobody published: a stash, an object that was left
@@ -191,15 +200,15 @@ const sproutHome = "/home/sprout"
 // sproutOwner owns what a base image holds.
 var sproutOwner = substrate.Owner{UID: terrarium.DefaultUser.UID, GID: terrarium.DefaultUser.GID}
 
-// environment is the whole environment of a Sprout: what programs need to work and to
-// find the road, and what the request adds.
-func environment(path string, road, extra []string) []string {
-	env := []string{
-		"PATH=" + path, "HOME=" + sproutHome, "USER=sprout", "LOGNAME=sprout", "SHELL=/bin/sh",
+// environment is the whole environment of a Sprout: what the root file system says, what
+// programs need to work, and what the request and the road add.
+func environment(root, extra []string) []string {
+	var env []string
+	for _, variable := range slices.Concat(root, []string{
+		"HOME=" + sproutHome, "USER=sprout", "LOGNAME=sprout", "SHELL=/bin/sh",
 		"LANG=C.UTF-8", "TERM=dumb", "TMPDIR=/tmp",
 		"GIT_CONFIG_NOSYSTEM=1",
-	}
-	for _, variable := range slices.Concat(road, extra) {
+	}, extra) {
 		name, _, _ := strings.Cut(variable, "=")
 		env = slices.DeleteFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
 		env = append(env, variable)

@@ -63,15 +63,27 @@ func (s *Stem) recoverRun(ctx context.Context, id run.ID) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	for _, provider := range s.providers {
-		if err := provider.Sweep(ctx, string(id), p.dir); err != nil {
-			return errors.Join(err, p.lock.Close())
-		}
+	if err := s.sweep(ctx, id, p); err != nil {
+		return errors.Join(err, p.lock.Close())
 	}
 	if err := s.settle(ctx, id); err != nil {
 		return errors.Join(err, p.lock.Close())
 	}
 	return p.remove()
+}
+
+// sweep removes what the run's wall left, if it came to one.
+func (s *Stem) sweep(ctx context.Context, id run.ID, p *plot) error {
+	name, err := p.wall()
+	if err != nil || name == "" {
+		return err
+	}
+	for _, provider := range s.providers {
+		if provider.Name() == name {
+			return provider.Sweep(ctx, string(id), p.dir)
+		}
+	}
+	return fault.New(fault.Unavailable, "its wall %q is not one of this tendril's", clip(name))
 }
 
 // settle gives a dead run its end: what its branch shows, or lost.

@@ -3,12 +3,14 @@
 package stem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"tendril/capability"
@@ -25,13 +27,8 @@ func (s *Stem) listTerrariums(ctx context.Context, _ *call, _ capability.Terrari
 	chosen := false
 	for _, p := range s.providers {
 		can := p.Capabilities()
-		t := capability.Terrarium{Provider: p.Name(), Primitive: can.Primitive, Ready: true}
-		for field, limit := range limitOf {
-			if by := can.Fields[field]; by != "" && by != terrarium.NotKept {
-				t.Limits = append(t.Limits, string(limit))
-			}
-		}
-		t.Seals = can.Seals
+		t := describe(p.Name(), can)
+		t.Ready = true
 		if err := p.Ready(ctx); err != nil {
 			t.Ready = false
 			t.Reason = new(err.Error())
@@ -40,11 +37,38 @@ func (s *Stem) listTerrariums(ctx context.Context, _ *call, _ capability.Terrari
 				t.Hint = &f.Hint
 			}
 		}
-		t.Default = t.Ready && !chosen
-		chosen = chosen || t.Ready
+		t.Default = t.Ready && !t.OnlyNamed && !chosen
+		chosen = chosen || t.Default
 		list = append(list, t)
 	}
 	return list, nil
+}
+
+// describe is what a wall can do on any host that it is ready on.
+func describe(name string, can terrarium.Capabilities) capability.Terrarium {
+	t := capability.Terrarium{
+		Provider: name, Primitive: can.Primitive, OnlyNamed: can.OnlyNamed,
+		Runtime: can.Runtime, SharedKernel: can.SharedKernel, Seals: can.Seals,
+		Roots: []string{}, Limits: []string{}, Unsealed: []string{},
+	}
+	if can.Keeps("Rootfs.Host.Dirs") {
+		t.Roots = append(t.Roots, "toolchain")
+	}
+	if can.Keeps("Rootfs.Image.Path") {
+		t.Roots = append(t.Roots, "image")
+	}
+	for _, field := range terrarium.Fields() {
+		t.Keeps = append(t.Keeps, capability.Kept{Field: field, By: string(cmp.Or(can.Fields[field], terrarium.NotKept))})
+		if limit, is := limitOf[field]; is && can.Keeps(field) {
+			t.Limits = append(t.Limits, string(limit))
+		}
+	}
+	for _, p := range probe.All() {
+		if !slices.Contains(can.Seals, p.Seal) && !slices.Contains(t.Unsealed, p.Seal) {
+			t.Unsealed = append(t.Unsealed, p.Seal)
+		}
+	}
+	return t
 }
 
 // probeTerrarium opens a Terrarium over an empty workspace and runs every probe
@@ -65,28 +89,41 @@ func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeI
 	spec.Rootfs.Host = &terrarium.HostView{Dirs: s.config.Toolchain}
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}
 	spec.User = terrarium.DefaultUser
-	spec.Env = environment("/usr/local/bin:/usr/bin:/bin", nil, nil)
+	spec.Env = environment([]string{defaultPath}, nil)
+	if err := place.builds(provider.Name()); err != nil {
+		return capability.ProbeReport{}, err
+	}
 	box, err := provider.Open(ctx, spec)
 	if err != nil {
-		return capability.ProbeReport{}, err
+		return capability.ProbeReport{}, errors.Join(err, place.sweep(ctx, provider))
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
-		err = errors.Join(err, box.Close(closing))
+		err = errors.Join(err, place.close(closing, box))
 	}()
 	report := capability.ProbeReport{Provider: provider.Name(), Boundary: recordRows(box.Boundary()), Held: true}
 	for _, p := range probe.All() {
 		capability.Progress(ctx, "probing "+p.ID, 0, 0)
 		result := runProbe(ctx, box.Stoma(), spec.Env, p)
-		report.Held = report.Held && (result.Status == probe.Sealed || result.Status == probe.NotApplicable)
+		verdict := string(result.Status)
+		switch declared := slices.Contains(provider.Capabilities().Seals, p.Seal); {
+		case result.Status == probe.Sealed || result.Status == probe.NotApplicable:
+		case !declared && result.Status == probe.Leak:
+			verdict = capability.ProbeOpen
+		default:
+			report.Held = false
+		}
 		report.Probes = append(report.Probes, capability.ProbeResult{
-			Probe: p.ID, Dimension: p.Dimension, Seal: p.Seal, Tries: p.What, Result: string(result.Status), Observed: result.Detail,
+			Probe: p.ID, Dimension: p.Dimension, Seal: p.Seal, Tries: p.What, Result: verdict, Observed: result.Detail,
 		})
 	}
 	capability.Progress(ctx, "", 0, 0)
 	return report, nil
 }
+
+// defaultPath is where programs are looked for in a root file system that says nothing of it.
+const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // writeEmptyImage makes a base image without an entry.
 func writeEmptyImage(path string) error {
