@@ -1,5 +1,6 @@
 // Package erofs writes EROFS images: read-only file systems in one file, which
-// the Linux kernel and gVisor mount without unpacking.
+// the Linux kernel and gVisor mount without unpacking. It reads the images that
+// it writes, and turns one into a tar.
 //
 // It writes the plainest form of the format that both readers take: blocks of
 // 4096 bytes, no compression, no inline data, no extended attributes, 64-byte
@@ -41,9 +42,13 @@ type Options struct {
 
 // Attr are an entry's own attributes.
 type Attr struct {
-	Perm fs.FileMode // permission bits and fs.ModeSticky; nothing else is kept
-	Time time.Time   // zero: the image's
+	Perm  fs.FileMode // permission bits and fs.ModeSticky; nothing else is kept
+	Time  time.Time   // zero: the image's
+	Owner *Owner      // nil: the image's
 }
+
+// Owner is who an entry belongs to.
+type Owner struct{ UID, GID uint32 }
 
 // Writer writes one image. It is not safe for concurrent use. After an error
 // the image is unusable, and every later call returns the same error.
@@ -60,6 +65,7 @@ type Writer struct {
 // a directory has its children, and gets data in Close.
 type inode struct {
 	mode     uint16
+	owner    Owner
 	time     time.Time
 	size     uint64
 	block    uint32
@@ -67,7 +73,8 @@ type inode struct {
 	nid      uint64
 	parent   *inode
 	children []child
-	implied  bool // a directory that only a longer path has named so far
+	names    map[string]*inode // the children by name, once a link was looked for here
+	implied  bool              // a directory that only a longer path has named so far
 }
 
 type child struct {
@@ -113,8 +120,7 @@ func (w *Writer) Dir(path string, attr Attr) error {
 	}
 	if d, ok := w.dirs[path]; ok && (d.implied || path == "") {
 		d.implied = false
-		d.mode = modeDir | perm(attr)
-		d.time = w.timeOf(attr)
+		d.mode, d.owner, d.time = modeDir|perm(attr), w.ownerOf(attr), w.timeOf(attr)
 		return nil
 	} else if ok {
 		return w.fail(fmt.Errorf("erofs: directory %q is there already", path))
@@ -147,6 +153,46 @@ func (w *Writer) Symlink(path, target string, attr Attr) error {
 	return w.data(node, strings.NewReader(target))
 }
 
+// Link adds one more name of a file or symbolic link that is there already.
+func (w *Writer) Link(path, target string) error {
+	if w.err != nil {
+		return w.err
+	}
+	node := w.lookup(target)
+	if node == nil {
+		return w.fail(fmt.Errorf("erofs: link %q: there is no file %q", path, target))
+	}
+	dir, name, err := w.parent(path)
+	if err != nil {
+		return w.fail(err)
+	}
+	node.nlink++
+	dir.addChild(name, node)
+	return nil
+}
+
+// lookup finds an entry that is not a directory.
+func (w *Writer) lookup(path string) *inode {
+	dirPath, name := "", path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		dirPath, name = path[:i], path[i+1:]
+	}
+	dir := w.dirs[dirPath]
+	if dir == nil {
+		return nil
+	}
+	if dir.names == nil {
+		dir.names = make(map[string]*inode, len(dir.children))
+		for _, c := range dir.children {
+			dir.names[c.name] = c.inode
+		}
+	}
+	if node := dir.names[name]; node != nil && node.mode&modeType != modeDir {
+		return node
+	}
+	return nil
+}
+
 // fail keeps the first error: half an entry cannot be taken back.
 func (w *Writer) fail(err error) error {
 	if w.err == nil {
@@ -162,6 +208,13 @@ func (w *Writer) timeOf(attr Attr) time.Time {
 	return attr.Time
 }
 
+func (w *Writer) ownerOf(attr Attr) Owner {
+	if attr.Owner == nil {
+		return Owner{w.opts.UID, w.opts.GID}
+	}
+	return *attr.Owner
+}
+
 func perm(attr Attr) uint16 {
 	mode := uint16(attr.Perm.Perm())
 	if attr.Perm&fs.ModeSticky != 0 {
@@ -171,7 +224,7 @@ func perm(attr Attr) uint16 {
 }
 
 func (w *Writer) newInode(kind uint16, attr Attr) *inode {
-	return &inode{mode: kind | perm(attr), time: w.timeOf(attr), nlink: 1}
+	return &inode{mode: kind | perm(attr), owner: w.ownerOf(attr), time: w.timeOf(attr), nlink: 1}
 }
 
 // add makes an entry that is not a directory and links it into its parent.
@@ -185,8 +238,15 @@ func (w *Writer) add(path string, kind uint16, attr Attr) (*inode, error) {
 	}
 	node := w.newInode(kind, attr)
 	node.parent = dir
-	dir.children = append(dir.children, child{name, node})
+	dir.addChild(name, node)
 	return node, nil
+}
+
+func (node *inode) addChild(name string, c *inode) {
+	node.children = append(node.children, child{name, c})
+	if node.names != nil {
+		node.names[name] = c
+	}
 }
 
 // parent returns the directory that path is in, made if need be, and the last
@@ -223,7 +283,7 @@ func (w *Writer) mkdir(path string, attr Attr) (*inode, error) {
 	dir.parent = parent
 	dir.nlink = 2
 	parent.nlink++
-	parent.children = append(parent.children, child{name, dir})
+	parent.addChild(name, dir)
 	w.dirs[path] = dir
 	return dir, nil
 }

@@ -61,14 +61,20 @@ func (w *Writer) Close() error {
 // bits for it. Number 0 is left out, because readdir(3) hides an entry with
 // inode number 0.
 func (w *Writer) number() ([]*inode, error) {
-	nodes := []*inode{w.dirs[""]}
+	var nodes []*inode
+	add := func(node *inode) {
+		if node.nid == 0 { // a link was met under its first name already
+			nodes = append(nodes, node)
+			node.nid = uint64(len(nodes)) * (inodeSize / slotSize)
+		}
+	}
+	add(w.dirs[""])
 	for i := 0; i < len(nodes); i++ {
-		nodes[i].nid = uint64(i+1) * (inodeSize / slotSize)
 		if err := nodes[i].sortChildren(); err != nil {
 			return nil, err
 		}
 		for _, c := range nodes[i].children {
-			nodes = append(nodes, c.inode)
+			add(c.inode)
 		}
 	}
 	return nodes, nil
@@ -151,8 +157,8 @@ func (w *Writer) inodes(nodes []*inode) error {
 		le.PutUint64(buf[8:], node.size)
 		le.PutUint32(buf[16:], node.block)
 		le.PutUint32(buf[20:], uint32(i+1)) // only for 32-bit stat(2)
-		le.PutUint32(buf[24:], w.opts.UID)
-		le.PutUint32(buf[28:], w.opts.GID)
+		le.PutUint32(buf[24:], node.owner.UID)
+		le.PutUint32(buf[28:], node.owner.GID)
 		le.PutUint64(buf[32:], uint64(node.time.Unix()))
 		le.PutUint32(buf[40:], uint32(node.time.Nanosecond()))
 		le.PutUint32(buf[44:], node.nlink)
@@ -163,6 +169,10 @@ func (w *Writer) inodes(nodes []*inode) error {
 	}
 	return w.pad()
 }
+
+// checksum is the superblock's own sum: of the rest of its block, with no sum in
+// it, and without the final inversion, as the kernel has it. The caller clears it.
+func checksum(sb []byte) uint32 { return ^crc32.Checksum(sb, crc32.MakeTable(crc32.Castagnoli)) }
 
 // superblock is block 0 of the image.
 func (w *Writer) superblock(inodes int, meta uint32) []byte {
@@ -178,7 +188,6 @@ func (w *Writer) superblock(inodes int, meta uint32) []byte {
 	le.PutUint32(sb[32:], uint32(w.opts.Time.Nanosecond()))
 	le.PutUint32(sb[36:], uint32(w.pos/BlockSize))
 	le.PutUint32(sb[40:], meta)
-	// The kernel sums the rest of the block without the final inversion.
-	le.PutUint32(sb[4:], ^crc32.Checksum(sb, crc32.MakeTable(crc32.Castagnoli)))
+	le.PutUint32(sb[4:], checksum(sb))
 	return block
 }
