@@ -112,7 +112,7 @@ func hostEtc() Result {
 		if name, ok := strings.CutPrefix(path, "/etc/"); ok && whole && !slices.Contains(inEtc, strings.Split(name, "/")[0]) {
 			continue
 		}
-		if exists(path) {
+		if exists(path) && !ofImage(path) {
 			t.leak(path)
 		}
 	}
@@ -128,7 +128,7 @@ func homes() Result {
 			continue // closed or not there
 		}
 		for _, n := range names {
-			if path := root + "/" + n; path != own && path != "/home/sprout" && !leadsToMount(path) {
+			if path := root + "/" + n; path != own && path != "/home/sprout" && !leadsToMount(path) && !ofImage(path) {
 				t.leak(path)
 				break
 			}
@@ -149,7 +149,7 @@ func hostTrees() Result {
 		}
 		for _, n := range names {
 			path := root + "/" + n
-			if path == "/var/tmp" || leadsToMount(path) || emptyDir(path) {
+			if path == "/var/tmp" || leadsToMount(path) || emptyDir(path) || ofImage(path) {
 				continue
 			}
 			t.leak(path)
@@ -171,7 +171,7 @@ func emptyDir(path string) bool {
 func usrConfiguration() Result {
 	var t tried
 	for _, dir := range []string{"/usr/local/etc", "/usr/etc", "/usr/src", "/usr/local/src"} {
-		if names, err := list(dir); err == nil && len(names) > 0 {
+		if names, err := list(dir); err == nil && len(names) > 0 && !ofImage(dir+"/"+names[0]) {
 			t.leak(dir + "/" + names[0])
 		}
 	}
@@ -182,6 +182,9 @@ func accounts() Result {
 	data, err := read("/etc/passwd")
 	if err != nil {
 		return sealed("no /etc/passwd: %s", errno(err))
+	}
+	if ofImage("/etc/passwd") {
+		return sealed("the image's own")
 	}
 	var foreign []string
 	for line := range strings.Lines(string(data)) {

@@ -52,6 +52,11 @@ const (
 // they have to find, as UID:GID. Without it any but root will do.
 const ExpectedUser = "TENDRIL_PROBE_USER"
 
+// ImageRoot is a variable that tells the probes of the seal [HostFiles], with any value,
+// that the root file system is an image. What lies on it came with the image then, and only
+// what is mounted over it can be the host's.
+const ImageRoot = "TENDRIL_PROBE_IMAGE"
+
 // Probe is one thing to try. Run is called once per process; it may leave its thread
 // in another state and is therefore called on a thread of its own.
 type Probe struct {

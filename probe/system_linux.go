@@ -163,6 +163,22 @@ func leadsToMount(path string) bool {
 	return false
 }
 
+// ofImage reports whether what path names came with the image that is the root file
+// system: it lies on that file system, wherever links lead.
+func ofImage(path string) bool {
+	if os.Getenv(ImageRoot) == "" {
+		return false
+	}
+	var root, st unix.Stat_t
+	if unix.Stat("/", &root) != nil {
+		return false
+	}
+	if unix.Stat(path, &st) != nil && unix.Lstat(path, &st) != nil {
+		return false
+	}
+	return st.Dev == root.Dev
+}
+
 // gvisor reports whether the kernel is gVisor's: it says so in its log or by its
 // release.
 func gvisor() bool {

@@ -43,6 +43,9 @@ func (v View) Showing(source, target string) View {
 // withFile adds a file, and the directories that lead there.
 func (v View) withFile(file string, content []byte) View {
 	v.Files, v.Dirs = maps.Clone(v.Files), slices.Clone(v.Dirs)
+	if v.Files == nil { // the view of nothing
+		v.Files = map[string][]byte{}
+	}
 	v.Files[file] = content
 	for i := 1; i < len(file); i++ {
 		if dir := file[:i]; file[i] == '/' && !slices.ContainsFunc(v.Dirs, func(d Dir) bool { return d.Path == dir }) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +16,22 @@ import (
 // selfTestTime bounds the look from inside.
 const selfTestTime = 20 * time.Second
 
-// selfTestEnv is fixed, whatever the Sprout's will be: the probes look for variables
-// that nobody declared.
-var selfTestEnv = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sprout", "TMPDIR=/tmp"}
+// ProbeEnv is the environment in which probes are started inside. It is fixed, whatever
+// the Sprout's will be: they look for variables that nobody declared. It tells them what
+// they cannot know: the account that was applied, and whose files the root has.
+func ProbeEnv(spec Spec, rows []Row) []string {
+	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sprout", "TMPDIR=/tmp", probe.ExpectedUser + "=" + appliedUser(rows)}
+	if spec.Rootfs.Image != nil {
+		env = append(env, probe.ImageRoot+"=1")
+	}
+	return env
+}
 
 // selfTest tries the seals that the provider declares from inside, as the Sprout
 // would, before anything of the Sprout runs. One that leaks, or of which it cannot
 // be told, refuses the Terrarium: what a boundary is called says nothing about what
 // it is. The User's row has to be UID:GID of the account that is met inside.
-func selfTest(ctx context.Context, provider string, can Capabilities, opened Terrarium) error {
+func selfTest(ctx context.Context, provider string, can Capabilities, spec Spec, opened Terrarium) error {
 	if len(can.Seals) == 0 {
 		return nil
 	}
@@ -44,8 +50,7 @@ func selfTest(ctx context.Context, provider string, can Capabilities, opened Ter
 			expected[p.ID] = p
 		}
 	}
-	env := append(slices.Clone(selfTestEnv), probe.ExpectedUser+"="+appliedUser(opened.Boundary()))
-	process, err := opened.Stoma().Exec(ctx, stoma.ExecRequest{Argv: argv, Env: env, Dir: "/workspace", Timeout: selfTestTime})
+	process, err := opened.Stoma().Exec(ctx, stoma.ExecRequest{Argv: argv, Env: ProbeEnv(spec, opened.Boundary()), Dir: "/workspace", Timeout: selfTestTime})
 	if err != nil {
 		return failedTest(callers, err)
 	}

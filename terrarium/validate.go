@@ -30,7 +30,7 @@ func (v validated) Open(ctx context.Context, spec Spec) (Terrarium, error) {
 	}
 	err = Verify(v.Name(), spec, t.Boundary())
 	if err == nil {
-		err = selfTest(ctx, v.Name(), v.Capabilities(), t)
+		err = selfTest(ctx, v.Name(), v.Capabilities(), spec, t)
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))

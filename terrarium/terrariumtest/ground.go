@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,8 @@ import (
 	"tendril/terrarium"
 )
 
-// patience is longer than anything here takes on a slow and busy host: it turns a
-// hang into a failure and decides nothing else.
+// patience is longer than anything here takes on a slow and busy host, at the host's
+// speed: it turns a hang into a failure and decides nothing else.
 const patience = 2 * time.Minute
 
 // env is what commands inside get.
@@ -30,13 +31,79 @@ var env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sprout", "LC
 
 // ground is what the properties of one wall stand on.
 type ground struct {
-	bare terrarium.Provider
+	bare    terrarium.Provider
+	options Options
+	image   *Image           // nil: the wall takes none
+	root    terrarium.Rootfs // what Terrariums are opened over
+	skipped []string         // properties
+
+	mu    sync.Mutex
+	names map[string][]string // by run: what a daemon has called it
+}
+
+// newGround fills in what the options leave out.
+func newGround(bare terrarium.Provider, o Options) *ground {
+	if o.Memory == 0 {
+		o.Memory = 256 * mebibyte
+	}
+	if o.Disk == 0 {
+		o.Disk = 8 * mebibyte
+	}
+	o.Slow = max(o.Slow, 1)
+	return &ground{bare: bare, options: o, names: map[string][]string{}}
+}
+
+// roots are the root file systems that the wall takes. It makes the image.
+func (g *ground) roots(t *testing.T) []terrarium.Rootfs {
+	t.Helper()
+	var roots []terrarium.Rootfs
+	if g.keeps("Rootfs.Host.Dirs") {
+		roots = append(roots, terrarium.Rootfs{Host: &terrarium.HostView{}})
+	}
+	if g.keeps("Rootfs.Image.Path") {
+		if g.options.Image == nil {
+			t.Fatal("this wall takes images: give the suite one")
+		}
+		image := g.options.Image(t)
+		g.image = &image
+		roots = append(roots, terrarium.Rootfs{Image: &image.Image})
+	}
+	if len(roots) == 0 {
+		t.Fatal("this wall declares no root file system: neither Rootfs.Host.Dirs nor Rootfs.Image.Path")
+	}
+	return roots
 }
 
 func (g *ground) provider() terrarium.Provider { return terrarium.Validated(g.bare) }
 
 // keeps reports whether the wall declares to honour a field.
 func (g *ground) keeps(field string) bool { return g.bare.Capabilities().Keeps(field) }
+
+// needs skips what only a wall that honours the field has.
+func (g *ground) needs(t *testing.T, field string) {
+	t.Helper()
+	if !g.keeps(field) {
+		t.Skipf("this wall does not declare %s", field)
+	}
+}
+
+// sealed skips what only a wall with that seal has.
+func (g *ground) sealed(t *testing.T, seal string) {
+	t.Helper()
+	if !slices.Contains(g.bare.Capabilities().Seals, seal) {
+		t.Skipf("this wall does not declare the seal %s", seal)
+	}
+}
+
+// slowly is how long this wall takes for what takes the host that long.
+func (g *ground) slowly(d time.Duration) time.Duration { return d * time.Duration(g.options.Slow) }
+
+// within bounds a wait.
+func (g *ground) within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), g.slowly(patience))
+	t.Cleanup(cancel)
+	return ctx
+}
 
 var runs atomic.Int64
 
@@ -62,17 +129,18 @@ func (g *ground) spec(t *testing.T) terrarium.Spec {
 	}
 	image := filepath.Join(top, "base.erofs")
 	writeImage(t, image)
-	return specOf(newRun(), terrarium.Workspace{Image: image, Dir: dir})
+	return g.specOf(newRun(), g.root, terrarium.Workspace{Image: image, Dir: dir})
 }
 
-func specOf(run string, w terrarium.Workspace) terrarium.Spec {
-	return terrarium.Spec{
-		Run:       run,
-		Rootfs:    terrarium.Rootfs{Host: &terrarium.HostView{}},
-		Workspace: w,
-		Env:       env,
-		User:      terrarium.DefaultUser,
+func (g *ground) specOf(run string, root terrarium.Rootfs, w terrarium.Workspace) terrarium.Spec {
+	if root.Host != nil { // one that the caller may change
+		root.Host = &terrarium.HostView{Dirs: slices.Clone(root.Host.Dirs)}
 	}
+	spec := terrarium.Spec{Run: run, Rootfs: root, Workspace: w, Env: env}
+	if g.keeps("User") {
+		spec.User = terrarium.DefaultUser
+	}
+	return spec
 }
 
 const (
@@ -98,6 +166,7 @@ func writeImage(t *testing.T, path string) {
 // box is an open Terrarium.
 type box struct {
 	terrarium.Terrarium
+	*ground
 	spec terrarium.Spec
 }
 
@@ -108,24 +177,29 @@ func (g *ground) open(t *testing.T, change func(*terrarium.Spec)) *box {
 	if change != nil {
 		change(&spec)
 	}
-	opened, err := g.provider().Open(within(t), spec)
+	opened, err := g.provider().Open(g.within(t), spec)
 	if err != nil {
 		t.Fatalf("opening a Terrarium: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), g.slowly(patience))
 		defer cancel()
 		if err := opened.Close(ctx); err != nil {
 			t.Errorf("closing the Terrarium: %v", err)
 		}
 	})
-	return &box{Terrarium: opened, spec: spec}
+	return &box{Terrarium: opened, ground: g, spec: spec}
 }
 
-func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
+// row is what the Terrarium says of a field.
+func (b *box) row(t *testing.T, field string) terrarium.Row {
+	t.Helper()
+	rows := b.Boundary()
+	i := slices.IndexFunc(rows, func(r terrarium.Row) bool { return r.Field == field })
+	if i < 0 {
+		t.Fatalf("%s has no row", field)
+	}
+	return rows[i]
 }
 
 // start starts a command inside.
@@ -137,7 +211,7 @@ func (b *box) start(t *testing.T, r stoma.ExecRequest) *stoma.Process {
 	if r.Dir == "" {
 		r.Dir = "/workspace"
 	}
-	process, err := b.Stoma().Exec(within(t), r)
+	process, err := b.Stoma().Exec(b.within(t), r)
 	if err != nil {
 		t.Fatalf("starting %q: %v", r.Argv, err)
 	}
@@ -162,7 +236,7 @@ func (e ended) String() string {
 }
 
 // finish feeds a command and waits for its end and its output.
-func finish(t *testing.T, p *stoma.Process, stdin string) ended {
+func (b *box) finish(t *testing.T, p *stoma.Process, stdin string) ended {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	var copies sync.WaitGroup
@@ -172,7 +246,7 @@ func finish(t *testing.T, p *stoma.Process, stdin string) ended {
 		_, _ = io.WriteString(p.Stdin, stdin)
 		_ = p.Stdin.Close()
 	})
-	exit, err := p.Wait(within(t))
+	exit, err := p.Wait(b.within(t))
 	if err != nil {
 		t.Fatalf("waiting for a command: %v", err)
 	}
@@ -182,7 +256,7 @@ func finish(t *testing.T, p *stoma.Process, stdin string) ended {
 
 func (b *box) run(t *testing.T, argv ...string) ended {
 	t.Helper()
-	return finish(t, b.start(t, stoma.ExecRequest{Argv: argv}), "")
+	return b.finish(t, b.start(t, stoma.ExecRequest{Argv: argv}), "")
 }
 
 // sh runs a script and returns what it said. The script has to succeed.
@@ -199,7 +273,7 @@ func (b *box) sh(t *testing.T, script string) string {
 func (b *box) collected(t *testing.T) map[string]string {
 	t.Helper()
 	records := map[string]string{}
-	_, err := b.Stoma().Collect(within(t), func(r stoma.Record) error {
+	_, err := b.Stoma().Collect(b.within(t), func(r stoma.Record) error {
 		content, err := io.ReadAll(io.LimitReader(r.Content, 1<<10))
 		records[string(r.Path)] = string(content)
 		return err
@@ -211,9 +285,9 @@ func (b *box) collected(t *testing.T) map[string]string {
 }
 
 // eventually asks until the answer is yes. It is for what has no event to wait for.
-func eventually(t *testing.T, what string, yes func() bool) {
+func (g *ground) eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	ctx := within(t)
+	ctx := g.within(t)
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for !yes() {

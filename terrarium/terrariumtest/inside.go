@@ -22,7 +22,7 @@ func testInside(t *testing.T, g *ground) {
 	b := g.open(t, nil)
 	t.Run("environment", func(t *testing.T) {
 		given := []string{"PATH=/usr/bin:/bin", "ODD=a b\tc=d\x01\xff", "EMPTY="}
-		e := finish(t, b.start(t, stoma.ExecRequest{Argv: []string{"env", "-0"}, Env: given}), "")
+		e := b.finish(t, b.start(t, stoma.ExecRequest{Argv: []string{"env", "-0"}, Env: given}), "")
 		got := strings.Split(strings.TrimSuffix(e.stdout, "\x00"), "\x00")
 		slices.Sort(got)
 		slices.Sort(given)
@@ -31,25 +31,37 @@ func testInside(t *testing.T, g *ground) {
 		}
 	})
 	t.Run("user", func(t *testing.T) {
-		want := fmt.Sprintf("%d %d %[2]d", b.spec.User.UID, b.spec.User.GID)
-		if got := strings.TrimSpace(b.sh(t, `echo $(id -u) $(id -g) $(id -G)`)); got != want {
-			t.Errorf("uid, gid and groups are %s, want %s", got, want)
+		want := b.row(t, "User").Applied
+		if got := strings.TrimSpace(b.sh(t, `echo $(id -u):$(id -g)`)); got != want {
+			t.Errorf("uid and gid are %s, want %s", got, want)
+		}
+		if !g.keeps("User") {
+			return // the account is some other, and so are its groups
+		}
+		if asked := b.spec.User.String(); want != asked {
+			t.Errorf("the row says %s, and %s was asked for", want, asked)
+		}
+		if got := strings.TrimSpace(b.sh(t, `id -G`)); got != fmt.Sprint(b.spec.User.GID) {
+			t.Errorf("the groups are %s", got)
 		}
 	})
-	t.Run("read-only-root", func(t *testing.T) {
-		for _, dir := range []string{"/", "/usr", "/usr/bin", "/etc", "/var", "/home", "/.tendril"} {
-			if e := b.run(t, "touch", dir+"/planted"); e.ok() {
-				t.Errorf("a file was made in %s", dir)
-			}
-		}
+	t.Run("writable", func(t *testing.T) {
 		for _, dir := range []string{"/workspace", "/tmp", "/home/sprout"} {
 			if e := b.run(t, "touch", dir+"/made"); !e.ok() {
 				t.Errorf("no file can be made in %s: %s", dir, e)
 			}
 		}
 	})
+	t.Run("read-only-root", func(t *testing.T) {
+		g.sealed(t, probe.RootReadonly)
+		for _, dir := range []string{"/", "/usr", "/usr/bin", "/etc", "/var", "/home", "/.tendril"} {
+			if e := b.run(t, "touch", dir+"/planted"); e.ok() {
+				t.Errorf("a file was made in %s", dir)
+			}
+		}
+	})
 	t.Run("streams", func(t *testing.T) {
-		e := finish(t, b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", `cat; echo aside >&2; exit 7`}}), "one\x00two\xff")
+		e := b.finish(t, b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", `cat; echo aside >&2; exit 7`}}), "one\x00two\xff")
 		if e.stdout != "one\x00two\xff" || e.stderr != "aside\n" || e.exit.Code == nil || *e.exit.Code != 7 {
 			t.Errorf("a command that copies its input, says aside and exits with 7 %s", e)
 		}
@@ -61,10 +73,10 @@ func testInside(t *testing.T, g *ground) {
 		}
 		p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", `echo ready; exec sleep 1000`}})
 		expect(t, p, "ready\n")
-		if err := p.Signal(within(t), int(unix.SIGTERM)); err != nil {
+		if err := p.Signal(b.within(t), int(unix.SIGTERM)); err != nil {
 			t.Fatal(err)
 		}
-		if e := finish(t, p, ""); e.exit.Signal == nil || *e.exit.Signal != int(unix.SIGTERM) {
+		if e := b.finish(t, p, ""); e.exit.Signal == nil || *e.exit.Signal != int(unix.SIGTERM) {
 			t.Errorf("a command that was sent SIGTERM %s", e)
 		}
 	})
@@ -73,9 +85,7 @@ func testInside(t *testing.T, g *ground) {
 
 // testPID1: the guest half of the Stoma is out of the Sprout's reach.
 func testPID1(t *testing.T, g *ground, b *box) {
-	if !slices.Contains(g.bare.Capabilities().Seals, probe.PID1) {
-		t.Skip("this wall does not declare the seal pid1: its Stoma shares an account with the Sprout")
-	}
+	g.sealed(t, probe.PID1)
 	for what, script := range map[string]string{
 		"killed":            `kill -KILL 1`,
 		"stopped":           `kill -STOP 1`,
@@ -95,23 +105,21 @@ func testPID1(t *testing.T, g *ground, b *box) {
 		}
 	}
 	b.run(t, "sh", "-c", `kill -KILL -- -1`) // everything that it may
-	if _, err := b.Stoma().Stat(within(t)); err != nil {
+	if _, err := b.Stoma().Stat(b.within(t)); err != nil {
 		t.Errorf("after that the Stoma does not answer: %v", err)
 	}
 }
 
 // testToolchain: a listed directory is there, read-only, and its neighbours are not.
 func testToolchain(t *testing.T, g *ground) {
-	if !g.keeps("Rootfs.Host.Dirs") {
-		t.Skip("this wall shows no directories of the host")
-	}
+	g.needs(t, "Rootfs.Host.Dirs")
 	place := os.TempDir()
 	if strings.HasPrefix(place, "/tmp") {
 		place = "/opt" // /tmp is made new in every Terrarium
 	}
 	top, err := os.MkdirTemp(place, "tendril-toolchain-")
 	if err != nil {
-		t.Skipf("no place outside of /tmp to show a directory from: set TMPDIR (%v)", err)
+		t.Fatalf("no place outside of /tmp to show a directory from: set TMPDIR (%v)", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(top) })
 	for name, content := range map[string]string{"shown/tool": "admitted\n", "hidden/key": "a neighbour's\n"} {
@@ -134,15 +142,24 @@ func testToolchain(t *testing.T, g *ground) {
 	if got := b.sh(t, "cat "+shown+"/tool"); got != "admitted\n" {
 		t.Errorf("the listed directory's file holds %q inside", got)
 	}
-	for what, script := range map[string]string{
-		"writing to a listed directory's file": "echo x >> " + shown + "/tool",
-		"making a file in a listed directory":  "touch " + shown + "/planted",
-		"reading its neighbour":                "cat " + hidden + "/key",
-		"seeing its neighbour":                 "ls -d " + hidden,
+	for seal, attempts := range map[string]map[string]string{
+		probe.RootReadonly: {
+			"writing to a listed directory's file": "echo x >> " + shown + "/tool",
+			"making a file in a listed directory":  "touch " + shown + "/planted",
+		},
+		probe.HostFiles: {
+			"reading its neighbour": "cat " + hidden + "/key",
+			"seeing its neighbour":  "ls -d " + hidden,
+		},
 	} {
-		if e := b.run(t, "sh", "-c", script); e.ok() {
-			t.Errorf("%s succeeded", what)
-		}
+		t.Run(seal, func(t *testing.T) {
+			g.sealed(t, seal)
+			for what, script := range attempts {
+				if e := b.run(t, "sh", "-c", script); e.ok() {
+					t.Errorf("%s succeeded", what)
+				}
+			}
+		})
 	}
 	if data, err := os.ReadFile(shown + "/tool"); err != nil || string(data) != "admitted\n" {
 		t.Errorf("the listed file is %q now (%v)", data, err)

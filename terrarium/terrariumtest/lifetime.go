@@ -5,6 +5,7 @@ package terrariumtest
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tendril/probe"
 	"tendril/stoma"
 	"tendril/terrarium"
 )
@@ -24,24 +26,27 @@ func testClose(t *testing.T, g *ground) {
 	b := g.open(t, nil)
 	p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", orphans + `cat /dev/zero > filled`}})
 	expect(t, p, "ready\n")
-	if e := b.run(t, "ls", "-d", b.spec.Workspace.Dir, b.spec.Workspace.Image); strings.Contains(e.stdout, "/") {
-		t.Errorf("the run's directory on the host is seen inside: %s", e)
-	}
-	leavesSomething(t, b.spec)
+	t.Run("its-directory", func(t *testing.T) {
+		g.sealed(t, probe.HostFiles)
+		if e := b.run(t, "ls", "-d", b.spec.Workspace.Dir, b.spec.Workspace.Image); strings.Contains(e.stdout, "/") {
+			t.Errorf("the run's directory on the host is seen inside: %s", e)
+		}
+	})
+	g.leavesSomething(t, b.spec)
 	inside := descendants()
-	if err := b.Close(within(t)); err != nil {
+	if err := b.Close(b.within(t)); err != nil {
 		t.Fatal(err)
 	}
-	LeavesNothing(t, b.spec, "after Close")
+	g.leavesNothing(t, b.spec, "after Close")
 	for process := range descendants() {
 		if inside[process] && !before[process] {
 			t.Errorf("after Close the process %s is still there", process)
 		}
 	}
-	if _, err := p.Wait(within(t)); err == nil {
+	if _, err := p.Wait(b.within(t)); err == nil {
 		t.Error("a command of a closed Terrarium claims that it ended well")
 	}
-	if _, err := b.Stoma().Stat(within(t)); err == nil {
+	if _, err := b.Stoma().Stat(b.within(t)); err == nil {
 		t.Error("the Stoma of a closed Terrarium answers")
 	}
 }
@@ -49,15 +54,15 @@ func testClose(t *testing.T, g *ground) {
 // testClosingTwice: everybody who closes returns when it is gone, and with the same.
 func testClosingTwice(t *testing.T, g *ground) {
 	b := g.open(t, nil)
-	leavesSomething(t, b.spec)
-	ctx := within(t)
+	g.leavesSomething(t, b.spec)
+	ctx := b.within(t)
 	var closers sync.WaitGroup
 	for range 8 {
 		closers.Go(func() {
 			if err := b.Close(ctx); err != nil {
 				t.Error(err)
 			}
-			LeavesNothing(t, b.spec, "after one of several Closes")
+			g.leavesNothing(t, b.spec, "after one of several Closes")
 			b.Usage()
 			b.Boundary()
 		})
@@ -73,30 +78,32 @@ func testGivingUp(t *testing.T, g *ground) {
 	reasons := map[bool]int{}
 	for _, after := range []time.Duration{0, 5, 20, 40, 80, 160, 320, 640} {
 		spec := g.spec(t)
-		ctx, cancel := context.WithTimeout(t.Context(), after*time.Millisecond)
+		after = g.slowly(after * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), after)
 		opened, err := g.provider().Open(ctx, spec)
 		reasons[err == nil]++
 		switch {
 		case err == nil:
-			if err := opened.Close(within(t)); err != nil {
+			if err := opened.Close(g.within(t)); err != nil {
 				t.Error(err)
 			}
 		case !errors.Is(err, context.DeadlineExceeded):
-			t.Errorf("giving up after %d ms was answered with %v", after, err)
+			t.Errorf("giving up after %v was answered with %v", after, err)
 		}
 		cancel()
-		LeavesNothing(t, spec, fmt.Sprintf("after giving up in %d ms", after))
+		g.leavesNothing(t, spec, fmt.Sprintf("after giving up in %v", after))
 	}
 	if reasons[false] == 0 {
 		t.Error("a Terrarium was opened for a caller that had given up before")
 	}
 }
 
-// testNeighbours: two Terrariums at the same time are two worlds.
+// testNeighbours: two Terrariums at the same time are two worlds, as far as they are
+// sealed.
 func testNeighbours(t *testing.T, g *ground) {
 	one, other := g.open(t, nil), g.open(t, nil)
 	if e := one.run(t, "perl", "-MSocket", "-e", "1"); !e.ok() {
-		t.Skipf("needs perl with Socket inside, to listen: %s", e)
+		t.Fatalf("needs perl with Socket inside, to listen: %s", e)
 	}
 	listener := one.start(t, stoma.ExecRequest{Argv: []string{"perl", "-MSocket", "-e", `
 		my ($tcp, $abstract);
@@ -105,21 +112,26 @@ func testNeighbours(t *testing.T, g *ground) {
 		syswrite(STDOUT, "ready\n"); sleep 86400;`, "canary-argument"}})
 	expect(t, listener, "ready\n")
 	one.sh(t, `touch /tmp/canary /dev/shm/canary /workspace/canary /home/sprout/canary`)
-	for what, script := range map[string]string{
-		"a port on loopback": `perl -MSocket -e 'my $s; socket($s, AF_INET, SOCK_STREAM, 0); exit(connect($s, pack_sockaddr_in(7070, INADDR_LOOPBACK)) ? 0 : 1)'`,
-		"an abstract socket": `perl -MSocket -e 'my $s; socket($s, AF_UNIX, SOCK_STREAM, 0); exit(connect($s, pack_sockaddr_un("\0canary")) ? 0 : 1)'`,
-		"a process":          `grep -qa 'canary-argumen[t]' /proc/[0-9]*/cmdline`,
-		"scratch":            `ls /tmp/canary`,
-		"shared memory":      `ls /dev/shm/canary`,
-		"the workspace":      `ls /workspace/canary`,
-		"the home directory": `ls /home/sprout/canary`,
+	for _, canary := range []struct{ what, seal, script string }{
+		{"a port on loopback", probe.Network, `perl -MSocket -e 'my $s; socket($s, AF_INET, SOCK_STREAM, 0); exit(connect($s, pack_sockaddr_in(7070, INADDR_LOOPBACK)) ? 0 : 1)'`},
+		{"an abstract socket", probe.Network, `perl -MSocket -e 'my $s; socket($s, AF_UNIX, SOCK_STREAM, 0); exit(connect($s, pack_sockaddr_un("\0canary")) ? 0 : 1)'`},
+		{"a process", probe.Processes, `grep -qa 'canary-argumen[t]' /proc/[0-9]*/cmdline`},
+		{"shared memory", probe.HostFiles, `ls /dev/shm/canary`},
+		{"scratch", "", `ls /tmp/canary`},
+		{"the workspace", "", `ls /workspace/canary`},
+		{"the home directory", "", `ls /home/sprout/canary`},
 	} {
-		if e := one.run(t, "sh", "-c", script); !e.ok() {
-			t.Errorf("%s cannot be seen from where it is: %s", what, e)
-		}
-		if e := other.run(t, "sh", "-c", script); e.ok() {
-			t.Errorf("%s can be seen from another Terrarium", what)
-		}
+		t.Run(strings.ReplaceAll(canary.what, " ", "-"), func(t *testing.T) {
+			if canary.seal != "" {
+				g.sealed(t, canary.seal)
+			}
+			if e := one.run(t, "sh", "-c", canary.script); !e.ok() {
+				t.Errorf("it cannot be seen from where it is: %s", e)
+			}
+			if e := other.run(t, "sh", "-c", canary.script); e.ok() {
+				t.Errorf("it can be seen from another Terrarium")
+			}
+		})
 	}
 }
 
@@ -133,9 +145,10 @@ func abandoned(t *testing.T, g *ground) bool {
 	if !ok {
 		return false
 	}
-	parts := strings.Split(order, "\n")
-	// What the parent made; nothing of this process's own would be removed.
-	spec := specOf(parts[0], terrarium.Workspace{Image: parts[1], Dir: parts[2]})
+	var spec terrarium.Spec // over what the parent made; nothing of this process's own would be removed
+	if err := json.Unmarshal([]byte(order), &spec); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := g.provider().Open(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +162,15 @@ func testSweep(t *testing.T, g *ground) {
 	bystander := g.open(t, nil)
 	moments := map[string]func(t *testing.T, spec terrarium.Spec, child *bufio.Scanner){
 		"while opening": func(t *testing.T, spec terrarium.Spec, _ *bufio.Scanner) {
-			eventually(t, "something of the Terrarium is there", func() bool { return len(tracesOf(spec).processes) > 1 })
+			g.eventually(t, "something of the Terrarium is there", func() bool {
+				tr := g.tracesOf(t, spec)
+				return len(tr.processes) > 1 || len(tr.named) > 0 // the first is the one to be killed
+			})
 		},
 		"while open": func(t *testing.T, spec terrarium.Spec, child *bufio.Scanner) {
 			for child.Scan() {
 				if child.Text() == "opened" {
-					leavesSomething(t, spec)
+					g.leavesSomething(t, spec)
 					return
 				}
 			}
@@ -164,12 +180,12 @@ func testSweep(t *testing.T, g *ground) {
 	for moment, await := range moments {
 		t.Run(strings.ReplaceAll(moment, " ", "-"), func(t *testing.T) {
 			spec := g.spec(t)
-			abandon(t, spec, await)
+			g.abandon(t, spec, await)
 			for range 2 {
-				if err := g.bare.Sweep(within(t), spec.Run, spec.Workspace.Dir); err != nil {
+				if err := g.bare.Sweep(g.within(t), spec.Run, spec.Workspace.Dir); err != nil {
 					t.Fatalf("sweeping: %v", err)
 				}
-				LeavesNothing(t, spec, "after Sweep")
+				g.leavesNothing(t, spec, "after Sweep")
 			}
 		})
 	}
@@ -179,16 +195,20 @@ func testSweep(t *testing.T, g *ground) {
 }
 
 // abandon starts this test again in a process of its own and kills that.
-func abandon(t *testing.T, spec terrarium.Spec, await func(*testing.T, terrarium.Spec, *bufio.Scanner)) {
+func (g *ground) abandon(t *testing.T, spec terrarium.Spec, await func(*testing.T, terrarium.Spec, *bufio.Scanner)) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	order, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
 	test, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(within(t), self, "-test.run=^"+test+"$", "-test.timeout=5m")
+	cmd := exec.CommandContext(g.within(t), self, "-test.run=^"+test+"$", "-test.timeout="+g.slowly(5*time.Minute).String())
 	// What it makes for itself is made where this test removes it.
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), abandonedSpec+"="+strings.Join([]string{spec.Run, spec.Workspace.Image, spec.Workspace.Dir}, "\n"))
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), abandonedSpec+"="+string(order))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

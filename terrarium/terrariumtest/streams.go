@@ -4,6 +4,7 @@ package terrariumtest
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -25,35 +26,36 @@ func expect(t *testing.T, p *stoma.Process, want string) {
 	}
 }
 
-const (
-	gibibyte = 1 << 30
-	mebibyte = 1 << 20
-)
+const mebibyte = 1 << 20
 
-// testOutput: a gibibyte arrives byte for byte, takes no memory here to speak of,
+// testOutput: a gibibyte (a quarter through a slow wall) arrives byte for byte, takes no memory here to speak of,
 // and holds up neither a stat nor a signal. Whoever waits behind the stream would
 // wait forever, because nobody reads on until they are through.
 func testOutput(t *testing.T, g *ground) {
 	b := g.open(t, nil)
+	size := int64(1024 * mebibyte)
+	if g.options.Slow > 1 {
+		size /= 4
+	}
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	flood := b.start(t, stoma.ExecRequest{Argv: []string{"dd", "if=/dev/zero", "bs=1M", "count=1024", "status=none"}})
+	flood := b.start(t, stoma.ExecRequest{Argv: []string{"dd", "if=/dev/zero", "bs=1M", fmt.Sprint("count=", size/mebibyte), "status=none"}})
 	if _, err := io.CopyN(io.Discard, flood.Stdout, 16*mebibyte); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Stoma().Stat(within(t)); err != nil {
+	if _, err := b.Stoma().Stat(b.within(t)); err != nil {
 		t.Fatalf("a stat beside a stream that nobody reads: %v", err)
 	}
 	other := b.start(t, stoma.ExecRequest{Argv: []string{"yes"}})
-	if err := other.Signal(within(t), int(unix.SIGINT)); err != nil {
+	if err := other.Signal(b.within(t), int(unix.SIGINT)); err != nil {
 		t.Fatalf("a signal beside a stream that nobody reads: %v", err)
 	}
-	if exit, err := other.Wait(within(t)); err != nil || exit.Signal == nil || *exit.Signal != int(unix.SIGINT) {
+	if exit, err := other.Wait(b.within(t)); err != nil || exit.Signal == nil || *exit.Signal != int(unix.SIGINT) {
 		t.Fatalf("a command with unread output that was sent SIGINT ended with %+v, %v", exit, err)
 	}
 	rest, err := io.Copy(io.Discard, flood.Stdout)
-	if err != nil || rest != gibibyte-16*mebibyte {
+	if err != nil || rest != size-16*mebibyte {
 		t.Errorf("%d more bytes arrived (%v)", rest, err)
 	}
 	runtime.GC()
@@ -61,7 +63,7 @@ func testOutput(t *testing.T, g *ground) {
 	if grown := int64(now.HeapSys) - int64(before.HeapSys); grown > 64*mebibyte {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
-	if exit, err := flood.Wait(within(t)); err != nil || exit.Code == nil || *exit.Code != 0 {
+	if exit, err := flood.Wait(b.within(t)); err != nil || exit.Code == nil || *exit.Code != 0 {
 		t.Errorf("the command ended with %+v, %v", exit, err)
 	}
 }
@@ -76,24 +78,24 @@ func testTrees(t *testing.T, g *ground) {
 	ends := map[string]func(t *testing.T) (stoma.Exit, error){
 		"exit": func(t *testing.T) (stoma.Exit, error) {
 			p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", orphans}})
-			e := finish(t, p, "")
+			e := b.finish(t, p, "")
 			if e.stdout != "ready\n" {
 				t.Errorf("the command %s", e)
 			}
 			return e.exit, nil
 		},
 		stoma.KilledTimeout: func(t *testing.T) (stoma.Exit, error) {
-			p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", orphans + `exec sleep 86400`}, Timeout: time.Second})
+			p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", orphans + `exec sleep 86400`}, Timeout: g.slowly(time.Second)})
 			expect(t, p, "ready\n")
-			return p.Wait(within(t))
+			return p.Wait(b.within(t))
 		},
 		stoma.KilledQuiesce: func(t *testing.T) (stoma.Exit, error) {
 			p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", orphans + `exec sleep 86400`}})
 			expect(t, p, "ready\n")
-			if err := b.Stoma().Quiesce(within(t)); err != nil {
+			if err := b.Stoma().Quiesce(b.within(t)); err != nil {
 				return stoma.Exit{}, err
 			}
-			return p.Wait(within(t))
+			return p.Wait(b.within(t))
 		},
 		stoma.KilledCanceled: func(t *testing.T) (stoma.Exit, error) {
 			p := b.start(t, stoma.ExecRequest{Argv: []string{"sh", "-c", orphans + `exec sleep 86400`}})
@@ -102,8 +104,8 @@ func testTrees(t *testing.T, g *ground) {
 				return stoma.Exit{}, err
 			}
 			// Nobody is told of the end of a command that nobody follows any more.
-			eventually(t, "the command's processes end", func() bool {
-				stat, err := b.Stoma().Stat(within(t))
+			b.eventually(t, "the command's processes end", func() bool {
+				stat, err := b.Stoma().Stat(b.within(t))
 				return err == nil && stat.Processes == 0
 			})
 			return stoma.Exit{Killed: stoma.KilledCanceled}, nil
@@ -118,7 +120,7 @@ func testTrees(t *testing.T, g *ground) {
 			if want := strings.TrimPrefix(how, "exit"); exit.Killed != want {
 				t.Errorf("the command was killed by %q, want %q", exit.Killed, want)
 			}
-			stat, err := b.Stoma().Stat(within(t))
+			stat, err := b.Stoma().Stat(b.within(t))
 			if err != nil || stat.Processes != 0 {
 				t.Errorf("%d processes are left (%v)", stat.Processes, err)
 			}

@@ -16,23 +16,46 @@ import (
 	"tendril/terrarium"
 )
 
-// traces is what the host has of a run now. What names the run or its directory
-// belongs to it: in a process's arguments, environment, control group, mounts,
-// directories or open files, among control groups and mounts, and as a file.
+// traces is what the host has of a run now. What names the run, its directory or what
+// a daemon calls it belongs to it: in a process's arguments, environment, control group,
+// mounts, directories or open files, among control groups and mounts, and as a file.
 type traces struct {
-	processes, groups, mounts, files []string
+	processes, groups, mounts, files, named []string
 }
 
 func (tr traces) none() bool {
-	return len(tr.processes)+len(tr.groups)+len(tr.mounts)+len(tr.files) == 0
+	return len(tr.processes)+len(tr.groups)+len(tr.mounts)+len(tr.files)+len(tr.named) == 0
 }
 
 func (tr traces) String() string {
-	return fmt.Sprintf("processes %q, control groups %q, mounts %q, files %q", tr.processes, tr.groups, tr.mounts, tr.files)
+	return fmt.Sprintf("processes %q, control groups %q, mounts %q, files %q, known to a daemon %q", tr.processes, tr.groups, tr.mounts, tr.files, tr.named)
 }
 
-func tracesOf(spec terrarium.Spec) traces {
+// tracesOf looks for the run, and for all that a daemon has called it so far.
+func (g *ground) tracesOf(t *testing.T, spec terrarium.Spec) traces {
+	t.Helper()
+	if g.options.Traces == nil {
+		return search(spec, nil)
+	}
+	now := g.options.Traces(t, spec.Run)
+	g.mu.Lock()
+	for _, name := range now {
+		if !slices.Contains(g.names[spec.Run], name) {
+			g.names[spec.Run] = append(g.names[spec.Run], name)
+		}
+	}
+	ever := slices.Clone(g.names[spec.Run])
+	g.mu.Unlock()
+	tr := search(spec, ever)
+	tr.named = now
+	return tr
+}
+
+func search(spec terrarium.Spec, names []string) traces {
 	marks := [][]byte{[]byte(spec.Run), []byte(spec.Workspace.Dir)}
+	for _, name := range names {
+		marks = append(marks, []byte(name))
+	}
 	marked := func(data []byte) bool {
 		return slices.ContainsFunc(marks, func(m []byte) bool { return bytes.Contains(data, m) })
 	}
@@ -49,7 +72,7 @@ func tracesOf(spec terrarium.Spec) traces {
 	}
 	// A process that is just ending makes parts of the walk fail; it is no trace then.
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(d.Name(), spec.Run) {
+		if err == nil && d.IsDir() && marked([]byte(d.Name())) {
 			tr.groups = append(tr.groups, path)
 		}
 		return nil
@@ -67,7 +90,7 @@ func tracesOf(spec terrarium.Spec) traces {
 	for _, dir := range []string{"/run", "/tmp", "/dev/shm", os.TempDir()} {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
-			if strings.Contains(e.Name(), spec.Run) {
+			if marked([]byte(e.Name())) {
 				tr.files = append(tr.files, filepath.Join(dir, e.Name()))
 			}
 		}
@@ -161,16 +184,26 @@ func descendants() map[string]bool {
 // control group, a mount or a file. After says after what.
 func LeavesNothing(t *testing.T, spec terrarium.Spec, after string) {
 	t.Helper()
-	if tr := tracesOf(spec); !tr.none() {
+	search(spec, nil).wantNone(t, after)
+}
+
+func (g *ground) leavesNothing(t *testing.T, spec terrarium.Spec, after string) {
+	t.Helper()
+	g.tracesOf(t, spec).wantNone(t, after)
+}
+
+func (tr traces) wantNone(t *testing.T, after string) {
+	t.Helper()
+	if !tr.none() {
 		t.Errorf("%s there is still: %s", after, tr)
 	}
 }
 
 // leavesSomething fails when the host has nothing of an open Terrarium: then the
 // search is blind, and finding nothing later would mean nothing.
-func leavesSomething(t *testing.T, spec terrarium.Spec) {
+func (g *ground) leavesSomething(t *testing.T, spec terrarium.Spec) {
 	t.Helper()
-	if tr := tracesOf(spec); len(tr.processes) == 0 || len(tr.files) == 0 {
+	if tr := g.tracesOf(t, spec); len(tr.processes) == 0 || len(tr.files)+len(tr.named) == 0 {
 		t.Fatalf("the search for traces does not see an open Terrarium: %s", tr)
 	}
 }
