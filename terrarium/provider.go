@@ -78,12 +78,15 @@ type Usage struct {
 // refused.
 type Capabilities struct {
 	Primitive    string                 // what the wall is made of, for a person
-	Runtime      string                 // policy's word: container, microvm or host
+	Runtime      string                 // policy's word: container, microvm or [RuntimeHost]
 	OnlyNamed    bool                   // a run that names no wall never gets this one
 	SharedKernel bool                   // whether the Sprout's system calls reach the host's kernel
 	Seals        []string               // what a Terrarium of this kind closes off: seals of package probe, each proven by terrariumtest
 	Fields       map[string]Enforcement // by the path of a Spec field, see [Fields]
 }
+
+// RuntimeHost is the runtime of a provider whose Terrariums are no wall.
+const RuntimeHost = "host"
 
 // Keeps reports whether a field of Spec is declared to be honoured.
 func (c Capabilities) Keeps(field string) bool {

@@ -28,7 +28,7 @@ func (v validated) Open(ctx context.Context, spec Spec) (Terrarium, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = Verify(v.Name(), spec, t.Boundary())
+	err = Verify(v.Name(), v.Capabilities(), spec, t.Boundary())
 	if err == nil {
 		err = selfTest(ctx, v.Name(), v.Capabilities(), spec, t)
 	}
@@ -169,7 +169,7 @@ func fieldAt(v reflect.Value, path string) (reflect.Value, bool) {
 
 // Verify refuses a boundary that is not what was asked: a field without a row,
 // a row that was applied differently, a required limit that nobody keeps.
-func Verify(provider string, spec Spec, rows []Row) error {
+func Verify(provider string, can Capabilities, spec Spec, rows []Row) error {
 	seen := map[string]bool{}
 	for _, row := range rows {
 		if !slices.Contains(Fields(), row.Field) {
@@ -181,7 +181,7 @@ func Verify(provider string, spec Spec, rows []Row) error {
 		case asked != "" && row.Asked != asked:
 			return fault.New(fault.BrokenBoundary, "the provider %s took %s as %q where %q was asked", provider, row.Field, row.Asked, asked).
 				WithRule("asked = applied")
-		case row.Asked != row.Applied:
+		case row.Asked != row.Applied && !can.admitsToNothing(row):
 			return fault.New(fault.BrokenBoundary, "the provider %s applied %s as %q where %q was asked", provider, row.Field, row.Applied, row.Asked).
 				WithRule("asked = applied")
 		case required && row.Enforced == NotKept:
@@ -195,6 +195,14 @@ func Verify(provider string, spec Spec, rows []Row) error {
 		}
 	}
 	return nil
+}
+
+// admitsToNothing reports whether a row says that nothing was done about a field, as only
+// a wall that is none may: it runs on the host, seals nothing, and never said that it keeps
+// the field. Then the truth is what the row has to say. Every other wall does what is asked,
+// the zero value of each field included, or opens nothing.
+func (c Capabilities) admitsToNothing(row Row) bool {
+	return c.Runtime == RuntimeHost && len(c.Seals) == 0 && !c.Keeps(row.Field) && row.Enforced == NotKept
 }
 
 // askedLimit is what spec asks for a limit, as a row puts it, and whether somebody has

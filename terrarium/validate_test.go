@@ -21,10 +21,11 @@ import (
 // liar is a provider whose Terrariums are a few lines of Go: it says whatever a test
 // wants it to say, and nothing stands behind it.
 type liar struct {
-	fields map[string]terrarium.Enforcement
-	seals  []string
-	rows   func([]terrarium.Row) []terrarium.Row
-	answer func(id string) string // what a probe prints
+	runtime string
+	fields  map[string]terrarium.Enforcement
+	seals   []string
+	rows    func([]terrarium.Row) []terrarium.Row
+	answer  func(id string) string // what a probe prints
 
 	opened, closed int
 }
@@ -50,7 +51,7 @@ func answer(id string, status probe.Status) string {
 func (l *liar) Name() string { return "liar" }
 
 func (l *liar) Capabilities() terrarium.Capabilities {
-	return terrarium.Capabilities{Seals: l.seals, Fields: l.fields}
+	return terrarium.Capabilities{Runtime: l.runtime, Seals: l.seals, Fields: l.fields}
 }
 
 func (l *liar) Ready(context.Context) error                 { return nil }
@@ -273,6 +274,59 @@ func TestValidatedLetsTheHonestThrough(t *testing.T) {
 		}
 		if err := opened.Close(t.Context()); err != nil || l.closed != 1 {
 			t.Errorf("closed %d times (%v)", l.closed, err)
+		}
+	}
+}
+
+// TestOnlyTheHostAdmitsToNothing: that nothing was done about a field may be said by a
+// wall that is none, of what it never said it would do, and of nothing that was asked for.
+func TestOnlyTheHostAdmitsToNothing(t *testing.T) {
+	wallLess := func() *liar {
+		l := honest()
+		l.runtime, l.seals = terrarium.RuntimeHost, nil
+		for _, field := range []string{"Network", "Disk"} {
+			l.fields[field] = terrarium.NotKept
+		}
+		return l
+	}
+	differs := func(fields ...string) func([]terrarium.Row) []terrarium.Row {
+		return func(rows []terrarium.Row) []terrarium.Row {
+			for _, field := range fields {
+				rows = change(field, func(r *terrarium.Row) { r.Applied, r.Enforced = "the host's", terrarium.NotKept })(rows)
+			}
+			return rows
+		}
+	}
+	spec := askedSpec()
+	spec.Disk = terrarium.Limit[int64]{}
+	l := wallLess()
+	l.rows = differs("Network", "Disk")
+	opened, err := terrarium.Validated(l).Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opened.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, tell := range map[string]func(*liar){
+		"a container":                    func(l *liar) { l.runtime = "container" },
+		"a machine":                      func(l *liar) { l.runtime = "microvm" },
+		"no runtime":                     func(l *liar) { l.runtime = "" },
+		"with a seal":                    func(l *liar) { l.seals = []string{probe.RootReadonly} },
+		"of what it declares":            func(l *liar) { l.fields["Network"] = terrarium.ByHost },
+		"as if it was enforced":          func(l *liar) { l.rows = change("Network", func(r *terrarium.Row) { r.Applied = "the host's" }) },
+		"of what another field declares": func(l *liar) { l.rows = differs("Network", "Env") },
+	} {
+		l := wallLess()
+		l.rows = differs("Network")
+		tell(l)
+		opened, err := terrarium.Validated(l).Open(t.Context(), spec)
+		if err == nil {
+			t.Errorf("%s: got a Terrarium (%v)", name, opened.Close(t.Context()))
+			continue
+		}
+		if !fault.Is(err, fault.BrokenBoundary) || !strings.Contains(err.Error(), "the host's") || l.closed != 1 {
+			t.Errorf("%s: closed %d times, %v", name, l.closed, err)
 		}
 	}
 }
