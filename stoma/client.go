@@ -171,7 +171,19 @@ func (c *Client) Collect(ctx context.Context, sink func(Record) error) (Summary,
 // Put unpacks the tar into the directory dir of the workspace ("" is its root)
 // as the Sprout would. What the tar holds replaces what is there.
 func (c *Client) Put(ctx context.Context, dir string, tar io.Reader) error {
-	st, err := c.session.Open(AppendBytes(AppendBytes(nil, StreamPut), dir))
+	return c.send(ctx, AppendBytes(AppendBytes(nil, StreamPut), dir), tar)
+}
+
+// Plant brings the base into the empty workspace of a Terrarium that was made without it,
+// before anything else: a tar in which a directory comes before what is in it, with
+// files, directories and symbolic links, whose times and modes are kept. Collect compares with it.
+func (c *Client) Plant(ctx context.Context, tar io.Reader) error {
+	return c.send(ctx, AppendBytes(nil, StreamBase), tar)
+}
+
+// send gives the guest a tar, and waits until it took all of it.
+func (c *Client) send(ctx context.Context, header []byte, tar io.Reader) error {
+	st, err := c.session.Open(header)
 	if err != nil {
 		return err
 	}

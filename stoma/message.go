@@ -16,6 +16,7 @@ const (
 	StreamSignal   = "signal"   // exec, number; answered by EOF
 	StreamResize   = "resize"   // exec, rows, columns; answered by EOF
 	StreamPut      = "put"      // dir; bytes from the host are a tar; answered by EOF
+	StreamBase     = "base"     // bytes from the host are a tar of the whole workspace; answered by EOF
 	StreamCollect  = "collect"  // answers records and a summary
 	StreamStat     = "stat"     // answers a Stat
 	StreamQuiesce  = "quiesce"  // answered by EOF when nothing but PID 1 is left

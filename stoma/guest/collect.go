@@ -22,7 +22,7 @@ const (
 	readDirEntries = 1024
 )
 
-var errNoWorkspace = errors.New("this Terrarium has no overlay workspace")
+var errNoWorkspace = errors.New("this Terrarium has no workspace")
 
 // collect kills every process and sends what differs from the base.
 func (sv *server) collect(st *stoma.Stream) error {
@@ -32,18 +32,20 @@ func (sv *server) collect(st *stoma.Stream) error {
 	sv.quiesce()
 	defer sv.resume()
 	return sv.sprout.do(func() error {
-		w := &walk{out: st, largest: sizeOf(sv.workspace.scratch)}
-		if err := w.top(sv.workspace); err != nil {
+		at, largest, err := sv.workspace.top()
+		if err != nil {
+			return err
+		}
+		defer at.close()
+		w := &walk{out: st, largest: largest}
+		if err := w.dir(at); err != nil {
 			return err
 		}
 		return stoma.WriteMessage(st, stoma.SummaryMessage(w.summary))
 	})
 }
 
-// walk goes through the upper layer. It does not rely on how an overlay marks
-// what is deleted or opaque: what is in the upper layer and in the merged view is
-// reported as the merged view has it, and what the lower layer has and the merged
-// view has not is deleted.
+// walk goes through what may have changed, and reports it as the workspace has it.
 type walk struct {
 	out     *stoma.Stream
 	largest int64 // bytes that a file can have at most
@@ -59,40 +61,68 @@ func sizeOf(dir int) int64 {
 	return int64(st.Blocks) * st.Bsize
 }
 
-// place is one directory in the layers.
-type place struct {
-	upper, merged int
-	lower         int // -1: the base has no directory here
-	path          string
-	depth         int
-	rules         *ignore.Dir
+// workspace is where the Sprout works, and what was there before.
+type workspace interface {
+	// path is where it is; the Sprout cannot put anything else there.
+	path() string
+	// top opens it to be walked through, and says how large a file in it can be.
+	top() (at place, largest int64, err error)
+	// usage is how many bytes it and the other scratch hold, and can hold.
+	usage() (used, size int64)
 }
 
-func (w *walk) top(ws *workspace) error {
-	// By its descriptor: the Sprout may have closed the top to itself.
+// place is one directory of the workspace, and what it was in the base.
+type place struct {
+	merged int // as the Sprout has it
+	base   layer
+	path   string
+	depth  int
+	rules  *ignore.Dir
+}
+
+// layer is what one directory was in the base, and where it may have changed since.
+type layer interface {
+	// candidates lists the names of the directory that may differ from the base. There
+	// may be some that are gone by now.
+	candidates(merged int) ([]string, error)
+	// same says that the entry is for certain what it was.
+	same(name string, now *unix.Stat_t) bool
+	// was returns the file type of the name in the base, 0 when it had none.
+	was(name string) uint32
+	// names lists what the base had in the directory.
+	names() ([]string, error)
+	// enter goes down to a directory of that name, which the base may not have had.
+	enter(name string) (layer, error)
+	close()
+}
+
+func (at place) close() {
+	at.base.close()
+	unix.Close(at.merged)
+}
+
+// openTop opens the top of a workspace, by its descriptor: the Sprout may have closed it
+// to itself. base is opened after that.
+func openTop(merged int, base func() (layer, error)) (place, error) {
 	var st unix.Stat_t
-	if unix.Fstat(ws.merged, &st) == nil && st.Mode&0o700 != 0o700 {
-		_ = unix.Fchmod(ws.merged, st.Mode&0o7777|0o700) // what stays closed fails when it is opened
+	if unix.Fstat(merged, &st) == nil && st.Mode&0o700 != 0o700 {
+		_ = unix.Fchmod(merged, st.Mode&0o7777|0o700) // what stays closed fails when it is opened
 	}
-	at := place{depth: 0}
-	for _, d := range []struct {
-		fd   *int
-		from int
-	}{{&at.upper, ws.upper}, {&at.merged, ws.merged}, {&at.lower, ws.lower}} {
-		fd, err := openDir(d.from, ".")
-		if err != nil {
-			return fmt.Errorf("open a layer of the workspace: %w", err)
-		}
-		defer unix.Close(fd)
-		*d.fd = fd
+	was, err := base()
+	if err != nil {
+		return place{}, err
 	}
-	at.rules = ignore.Top(gitignore(at.merged))
-	return w.dir(at)
+	fd, err := openDir(merged, ".")
+	if err != nil {
+		was.close()
+		return place{}, fmt.Errorf("open the workspace: %w", err)
+	}
+	return place{merged: fd, base: was, rules: ignore.Top(gitignore(fd))}, nil
 }
 
 // dir reports the directory's entries.
 func (w *walk) dir(at place) error {
-	upper, err := list(at.upper)
+	names, err := at.base.candidates(at.merged)
 	if err != nil {
 		return fmt.Errorf("list a changed directory: %w", err)
 	}
@@ -100,23 +130,20 @@ func (w *walk) dir(at place) error {
 	if err != nil {
 		return fmt.Errorf("list a directory of the workspace: %w", err)
 	}
-	slices.Sort(upper)
-	for _, name := range upper {
+	slices.Sort(names)
+	for _, name := range names {
 		if merged[name] {
 			if err := w.entry(at, name); err != nil {
 				return err
 			}
 		}
 	}
-	if at.lower < 0 {
-		return nil
-	}
-	lower, err := list(at.lower)
+	had, err := at.base.names()
 	if err != nil {
 		return fmt.Errorf("list a directory of the base: %w", err)
 	}
-	slices.Sort(lower)
-	for _, name := range lower {
+	slices.Sort(had)
+	for _, name := range had {
 		if !merged[name] && name != ".git" {
 			if err := w.send(stoma.Delete, at.path+name, 0, nil); err != nil {
 				return err
@@ -126,7 +153,7 @@ func (w *walk) dir(at place) error {
 	return nil
 }
 
-// entry reports one entry of the upper layer.
+// entry reports one entry that may have changed.
 func (w *walk) entry(at place, name string) error {
 	if at.path == "" && name == ".git" {
 		return nil // the workspace's own: what counts is the working tree
@@ -138,8 +165,11 @@ func (w *walk) entry(at place, name string) error {
 	if err := unix.Fstatat(at.merged, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("look at a changed entry: %w", err)
 	}
+	if at.base.same(name, &st) {
+		return nil
+	}
 	kind := st.Mode & unix.S_IFMT
-	base := baseType(at.lower, name)
+	base := at.base.was(name)
 	isDir := kind == unix.S_IFDIR
 	// What the base has is tracked, and a tracked path is never ignored.
 	tracked := base != 0 && (base == unix.S_IFDIR) == isDir
@@ -225,27 +255,21 @@ func (w *walk) subdir(at place, name string, inBase bool) error {
 		return w.skip(at, name)
 	}
 	makeReadable(at.merged, name)
-	down := place{upper: -1, merged: -1, lower: -1, path: at.path + name + "/", depth: at.depth + 1}
-	defer func() {
-		for _, fd := range []int{down.upper, down.merged, down.lower} {
-			if fd >= 0 {
-				unix.Close(fd)
-			}
-		}
-	}()
-	var err error
-	if down.upper, err = openDir(at.upper, name); err != nil {
-		return fmt.Errorf("open the changed directory %q: %w", down.path, err)
+	base, err := at.base.enter(name)
+	if err != nil {
+		return fmt.Errorf("open the changed directory %q: %w", at.path+name, err)
 	}
-	if down.merged, err = openDir(at.merged, name); err != nil {
-		return fmt.Errorf("open the directory %q: %w", down.path, err)
+	fd, err := openDir(at.merged, name)
+	if err != nil {
+		base.close()
+		return fmt.Errorf("open the directory %q: %w", at.path+name, err)
 	}
-	if inBase {
-		if down.lower, err = openDir(at.lower, name); err != nil {
-			return fmt.Errorf("open the base's directory %q: %w", down.path, err)
+	down := place{merged: fd, base: base, path: at.path + name + "/", depth: at.depth + 1}
+	defer down.close()
+	if !inBase {
+		if err := w.send(stoma.Dir, at.path+name, 0, nil); err != nil {
+			return err
 		}
-	} else if err := w.send(stoma.Dir, at.path+name, 0, nil); err != nil {
-		return err
 	}
 	down.rules = at.rules.Enter(name, gitignore(down.merged))
 	return w.dir(down)
@@ -266,15 +290,6 @@ func (w *walk) send(kind stoma.Kind, path string, size int64, content io.Reader)
 		return fmt.Errorf("read a changed file: %w", err)
 	}
 	return nil
-}
-
-// baseType returns the file type of the name in the base, 0 when it has none.
-func baseType(lower int, name string) uint32 {
-	var st unix.Stat_t
-	if lower < 0 || unix.Fstatat(lower, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return 0
-	}
-	return st.Mode & unix.S_IFMT
 }
 
 // makeReadable lets the owner read what the Sprout closed to itself. Nothing

@@ -126,10 +126,10 @@ func (c *command) start() (*pipes, tree, *stoma.ExecError) {
 		Dir:   dir,
 		Env:   c.request.Env,
 		Files: p.inside(),
-		Sys: &syscall.SysProcAttr{
-			Setsid:     true,
-			Credential: &syscall.Credential{Uid: uint32(sv.sprout.uid), Gid: uint32(sv.sprout.gid)},
-		},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if !sv.sprout.ours() {
+		attr.Sys.Credential = &syscall.Credential{Uid: uint32(sv.sprout.uid), Gid: uint32(sv.sprout.gid)}
 	}
 	if c.request.TTY != nil {
 		attr.Sys.Setctty = true
@@ -173,7 +173,7 @@ func (c *command) admit() (tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.active = true
+	c.active, sv.begun = true, true
 	sv.starting++
 	return t, nil
 }

@@ -20,6 +20,8 @@ import (
 type config struct {
 	uid, gid int
 	overlay  *overlay
+	plain    string   // the workspace, where nothing can be mounted
+	disk     int64    // with plain: bytes that may be used in the workspace and the writable directories
 	writable []string // directories of scratch, and where they appear
 	pids     int
 	listen   []listener
@@ -61,7 +63,13 @@ func run(args []string) error {
 	if os.Getpid() != 1 {
 		return errors.New("init has to be PID 1 of its PID namespace, because it ends every process that it can see")
 	}
-	// Before anything else: from here on no process of the Sprout can trace this
+	var victim *victim
+	if cfg.plain != "" {
+		if victim, err = preferCommands(); err != nil {
+			return err
+		}
+	}
+	// Before anything of the Sprout: from here on none of its processes can trace this
 	// one, nor reach its descriptors through /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear the dumpable flag: %w", err)
@@ -75,7 +83,13 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := dropPrivileges(); err != nil {
+	sv.reaper.victim = victim
+	if cfg.plain != "" {
+		err = holdNothing(sv.sprout)
+	} else {
+		err = dropPrivileges()
+	}
+	if err != nil {
 		return err
 	}
 	return sv.serve(carrier)
@@ -100,6 +114,15 @@ func prepare(cfg config) (*server, error) {
 			return nil, fmt.Errorf("limit the number of processes: %w", err)
 		}
 		sv.groups = groups
+	}
+	if cfg.plain != "" {
+		w, err := plainWorkspace(cfg.plain, cfg.writable, cfg.disk)
+		if err != nil {
+			return nil, err
+		}
+		sv.workspace, sv.tasks = w, containerTasks(cfg.pids)
+		shieldFromSignals()
+		spareThreads()
 	}
 	if cfg.ownDev {
 		if err := removeDevices("/dev"); err != nil {
@@ -148,6 +171,20 @@ func parse(args []string) (config, error) {
 		cfg.overlay = &overlay{lower: parts[0], scratch: parts[1], target: parts[2]}
 		return nil
 	})
+	flags.Func("plain", "the workspace, a directory with a file system of its own; nothing is mounted", func(s string) error {
+		if !strings.HasPrefix(s, "/") {
+			return errors.New("want an absolute path")
+		}
+		cfg.plain = s
+		return nil
+	})
+	flags.Func("disk", "bytes that may be used in the plain workspace and in the writable directories", func(s string) (err error) {
+		cfg.disk, err = strconv.ParseInt(s, 10, 64)
+		if err == nil && cfg.disk <= 0 {
+			err = errors.New("want a number above 0")
+		}
+		return err
+	})
 	flags.Func("writable", "an absolute path; a directory of the scratch file system appears there", func(s string) error {
 		if !strings.HasPrefix(s, "/") {
 			return errors.New("want an absolute path")
@@ -179,8 +216,15 @@ func parse(args []string) (config, error) {
 	if cfg.uid == 0 {
 		return config{}, errors.New("--user UID:GID is missing")
 	}
-	if cfg.overlay == nil && (cfg.pids > 0 || len(cfg.writable) > 0 || cfg.ownRoot) {
-		return config{}, errors.New("--pids, --writable and --own-root need --overlay: they use its scratch")
+	switch scratch := cfg.pids > 0 || len(cfg.writable) > 0; {
+	case cfg.overlay != nil && cfg.plain != "":
+		return config{}, errors.New("a workspace is either --plain or an --overlay")
+	case cfg.overlay == nil && cfg.plain == "" && scratch:
+		return config{}, errors.New("--pids and --writable need a workspace")
+	case cfg.overlay == nil && cfg.ownRoot:
+		return config{}, errors.New("--own-root needs --overlay: it uses its scratch")
+	case (cfg.plain != "") != (cfg.disk > 0), cfg.plain != "" && cfg.ownDev:
+		return config{}, errors.New("--plain needs --disk, and goes with neither --own-dev nor --own-root")
 	}
 	return cfg, nil
 }
@@ -230,6 +274,16 @@ func closeOnExec() error {
 		return nil
 	}
 	fds, err := os.ReadDir("/proc/self/fd")
+	if errors.Is(err, os.ErrPermission) { // closed to this process too, by the flag that it cleared
+		var most unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &most); err != nil {
+			return fmt.Errorf("ask how many descriptors there can be: %w", err)
+		}
+		for fd := 3; fd < int(most.Cur); fd++ {
+			unix.CloseOnExec(fd)
+		}
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("list descriptors: %w", err)
 	}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workspace is the overlay at the place where the Sprout works, as open
+// overlaid is the overlay at the place where the Sprout works, as open
 // directories. The Sprout cannot reach upper and lower by any path.
-type workspace struct {
+type overlaid struct {
 	lower, upper, merged int
 	scratch              int
 	target               string // the path of merged; the Sprout cannot put anything else there
@@ -20,7 +20,7 @@ type workspace struct {
 
 // mountWorkspace mounts the overlay. Its layers are accessed with the privileges
 // that this process has now, which it gives up afterwards.
-func mountWorkspace(o overlay, sprout identity) (*workspace, error) {
+func mountWorkspace(o overlay, sprout identity) (*overlaid, error) {
 	// The Sprout meets what is in scratch only where it is mounted.
 	if err := os.Chmod(o.scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("close the scratch file system: %w", err)
@@ -46,7 +46,7 @@ func mountWorkspace(o overlay, sprout identity) (*workspace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount the workspace at %s: %w", o.target, err)
 	}
-	w := &workspace{target: o.target}
+	w := &overlaid{target: o.target}
 	for _, d := range []struct {
 		fd   *int
 		path string

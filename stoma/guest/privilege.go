@@ -31,10 +31,8 @@ func dropPrivileges() error {
 			return fmt.Errorf("drop supplementary groups: %w", err)
 		}
 	}
-	if n, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || n != 1 {
-		if err := allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
-			return err
-		}
+	if err := setNoNewPrivs(); err != nil {
+		return err
 	}
 	bounding, err := boundingSet()
 	if err != nil {
@@ -55,7 +53,14 @@ func dropPrivileges() error {
 	if err != nil {
 		return err
 	}
-	return checkPrivileges()
+	return checkPrivileges(keep)
+}
+
+func setNoNewPrivs() error {
+	if n, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && n == 1 {
+		return nil
+	}
+	return allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
 func allThreads(what string, trap, a1, a2, a3 uintptr) error {
@@ -82,8 +87,8 @@ func boundingSet() (uint64, error) {
 	return set, nil
 }
 
-// checkPrivileges reads back what dropPrivileges set.
-func checkPrivileges() error {
+// checkPrivileges wants these capabilities and no others, and no way to more.
+func checkPrivileges(keep uint32) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
@@ -91,10 +96,10 @@ func checkPrivileges() error {
 	}
 	want := [2]unix.CapUserData{{Effective: keep, Permitted: keep}}
 	if data != want {
-		return fmt.Errorf("capabilities are %x after they were dropped, want %x: the container has to grant SETUID, SETGID and KILL", data, want)
+		return fmt.Errorf("capabilities are %x, want %x: the container has to grant what this process keeps, and no other where nothing can be dropped", data, want)
 	}
 	if bounding, err := boundingSet(); err != nil || bounding != 0 {
-		return errors.Join(err, fmt.Errorf("capabilities %x are still in the bounding set", bounding))
+		return errors.Join(err, fmt.Errorf("capabilities %x are in the bounding set", bounding))
 	}
 	if n, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || n != 1 {
 		return fmt.Errorf("no_new_privs is %d: %w", n, err)
@@ -105,11 +110,17 @@ func checkPrivileges() error {
 // identity is the account that the Sprout has inside.
 type identity struct{ uid, gid int }
 
+// ours says that this process is the Sprout's account itself.
+func (id identity) ours() bool { return os.Getuid() == id.uid }
+
 // do runs f on a thread whose effective uid and gid are the Sprout's, so that
 // the kernel checks every path as it would for the Sprout. The real and the
 // saved uid stay 0: no signal of the Sprout reaches the thread. f must not start
 // goroutines that open files.
 func (id identity) do(f func() error) error {
+	if id.ours() {
+		return f()
+	}
 	result := make(chan error, 1)
 	go func() {
 		// The thread is thrown away unless it got its own identity back.

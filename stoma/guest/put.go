@@ -25,7 +25,7 @@ func (sv *server) put(dir string, st *stoma.Stream) error {
 	}
 	return sv.sprout.do(func() error {
 		// os.Root resolves every name beneath its directory and follows no link out.
-		root, err := os.OpenRoot(sv.workspace.target)
+		root, err := os.OpenRoot(sv.workspace.path())
 		if err != nil {
 			return fmt.Errorf("open the workspace: %w", err)
 		}

@@ -16,6 +16,9 @@ import (
 // and every orphan that PID 1 inherits.
 type reaper struct {
 	signals chan os.Signal
+	victim  *victim // nil: commands are as likely to be killed as this process
+
+	marking sync.Mutex // held while what is started is marked as the victim
 
 	mu       sync.Mutex
 	forking  int // starts that are going on
@@ -53,7 +56,7 @@ func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (*chi
 	r.mu.Lock()
 	r.forking++
 	r.mu.Unlock()
-	pid, err := syscall.ForkExec(path, argv, attr)
+	pid, err := r.fork(path, argv, attr)
 	r.mu.Lock()
 	r.forking--
 	var c *child
@@ -64,6 +67,22 @@ func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (*chi
 	r.mu.Unlock()
 	r.reap()
 	return c, err
+}
+
+// fork starts a process that is marked from its first instruction. The runtime forks one
+// at a time anyway.
+func (r *reaper) fork(path string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	if r.victim == nil {
+		return syscall.ForkExec(path, argv, attr)
+	}
+	r.marking.Lock()
+	defer r.marking.Unlock()
+	if err := r.victim.raise(); err != nil {
+		return 0, err
+	}
+	pid, err := syscall.ForkExec(path, argv, attr)
+	_ = r.victim.lower() // a failure is met again, and reported, by the next start
+	return pid, err
 }
 
 // reap collects every process that has ended.

@@ -5,8 +5,6 @@ package guest
 import (
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"tendril/stoma"
 )
 
@@ -14,8 +12,9 @@ import (
 type server struct {
 	sprout    identity
 	reaper    *reaper
-	workspace *workspace // nil: this Terrarium has no overlay
-	groups    *groups    // nil: processes are tracked without control groups
+	workspace workspace // nil: this Terrarium has none
+	groups    *groups   // nil: processes are tracked without control groups
+	tasks     *tasks    // the limit that the container has; nil: none, or it is that of groups
 	listeners []*listening
 	session   *stoma.Session
 
@@ -26,6 +25,7 @@ type server struct {
 	starting int                 // commands that were admitted and do not run yet
 	quiet    int                 // commands wait while it is above 0
 	shutdown bool                // commands are refused
+	begun    bool                // a command was admitted, or a base was brought
 	loud     sync.Cond           // quiet or shutdown changed
 }
 
@@ -76,6 +76,8 @@ func (sv *server) accept(st *stoma.Stream, f *stoma.Fields) {
 	case stoma.StreamPut:
 		dir := f.Text()
 		sv.answer(st, f, func() error { return sv.put(dir, st) })
+	case stoma.StreamBase:
+		sv.answer(st, f, func() error { return sv.plant(st) })
 	case stoma.StreamStat:
 		sv.answer(st, f, func() error { return stoma.WriteMessage(st, sv.stat().Message()) })
 	case stoma.StreamQuiesce:
@@ -177,12 +179,12 @@ func (sv *server) stat() stoma.Stat {
 		s.ProcessMax = sv.groups.limit
 		s.AtMax = sv.groups.atMax()
 	}
+	if sv.tasks != nil {
+		s.ProcessMax = sv.tasks.limit
+		s.AtMax = sv.tasks.atMax()
+	}
 	if sv.workspace != nil {
-		var fs unix.Statfs_t
-		if unix.Fstatfs(sv.workspace.scratch, &fs) == nil {
-			s.ScratchSize = int64(fs.Blocks) * int64(fs.Bsize)
-			s.ScratchUsed = int64(fs.Blocks-fs.Bfree) * int64(fs.Bsize)
-		}
+		s.ScratchUsed, s.ScratchSize = sv.workspace.usage()
 	}
 	return s
 }

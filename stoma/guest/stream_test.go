@@ -241,11 +241,11 @@ func TestWithoutWorkspace(t *testing.T) {
 	onEach(t, setup{bare: true}, func(t *testing.T, c *stoma.Client) {
 		wantCode(t, do(t, c, request("true"), ""), 0)
 		_, err := c.Collect(ctx(t), func(stoma.Record) error { return nil })
-		if err == nil || !strings.Contains(err.Error(), "no overlay workspace") {
+		if err == nil || !strings.Contains(err.Error(), "no workspace") {
 			t.Errorf("collect: %v", err)
 		}
 		err = c.Put(ctx(t), "", strings.NewReader(""))
-		if err == nil || !strings.Contains(err.Error(), "no overlay workspace") {
+		if err == nil || !strings.Contains(err.Error(), "no workspace") {
 			t.Errorf("put: %v", err)
 		}
 		wantCode(t, do(t, c, request("true"), ""), 0)

@@ -1,0 +1,140 @@
+//go:build linux
+
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// holdNothing makes sure that this process is the Sprout's account and nothing more, and
+// can become nothing more: there is no privilege by which it could drop one.
+func holdNothing(sprout identity) error {
+	if uid, gid := os.Getuid(), os.Getgid(); uid != sprout.uid || gid != sprout.gid {
+		return fmt.Errorf("this is %d:%d, and a plain Terrarium has no account but %d:%d", uid, gid, sprout.uid, sprout.gid)
+	}
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		return fmt.Errorf("list supplementary groups: %w", err)
+	}
+	for _, g := range groups {
+		if g != sprout.gid {
+			return fmt.Errorf("the supplementary group %d cannot be dropped here", g)
+		}
+	}
+	if err := setNoNewPrivs(); err != nil {
+		return err
+	}
+	return checkPrivileges(0)
+}
+
+// shieldFromSignals makes signals that the Sprout sends to this process come to nothing:
+// the kernel drops what comes to PID 1 from its own namespace unless a handler
+// waits for it (pid_namespaces(7)), and the runtime installs one for each. It keeps those
+// of SIGCHLD, which is listened for, and of SIGURG, by which it stops its own threads; both
+// do no more than that. A fault of this program's own still ends it.
+func shieldFromSignals() {
+	var standard [64]byte // struct sigaction: SIG_DFL, no flags, no mask
+	for n := unix.Signal(1); n <= 64; n++ {
+		switch n {
+		case unix.SIGCHLD, unix.SIGURG, unix.SIGKILL, unix.SIGSTOP:
+			continue
+		}
+		// Fails for no signal of these; for one that is none there is nothing to shield.
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&standard)), 0, 8, 0, 0)
+	}
+}
+
+// spare is how many threads this process has ready. The runtime ends the program when it
+// needs another and the container's limit of threads, which the Sprout may have used up,
+// refuses it; those that it has it keeps.
+const spare = 12
+
+func spareThreads() {
+	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	var ready, done sync.WaitGroup
+	ready.Add(spare)
+	for range spare {
+		done.Go(func() {
+			runtime.LockOSThread()
+			ready.Done()
+			ready.Wait()
+			runtime.UnlockOSThread()
+		})
+	}
+	done.Wait()
+}
+
+// tasks is the limit of processes and threads that whoever made the container set.
+// This process counts against it.
+type tasks struct {
+	limit   int
+	dir     int          // the container's own control group, with pids.events; -1: none
+	reached atomic.Int64 // without it: how often as many were seen as there can be
+}
+
+// containerTasks finds where the limit is kept. 0: there is none.
+func containerTasks(limit int) *tasks {
+	if limit == 0 {
+		return nil
+	}
+	t := &tasks{limit: limit, dir: -1}
+	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/pids"} {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if value, err := readAt(fd, "pids.max"); err == nil && value == strconv.Itoa(limit) {
+			if _, err := readAt(fd, "pids.events"); err == nil {
+				t.dir = fd
+				return t
+			}
+		}
+		unix.Close(fd)
+	}
+	return t
+}
+
+// atMax says how often the limit refused a process.
+func (t *tasks) atMax() int64 {
+	if t.dir < 0 {
+		if threads() >= t.limit {
+			t.reached.Add(1)
+		}
+		return t.reached.Load()
+	}
+	s, err := readAt(t.dir, "pids.events")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimPrefix(s, "max "), 10, 64) // 0 when it is something else
+	return n
+}
+
+// threads counts all in this PID namespace.
+func threads() int {
+	n := 0
+	for _, pid := range append(processes(), process{pid: os.Getpid()}) {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid.pid) + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		// The 20th field of proc_pid_stat(5); the command's name is the second.
+		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(f) > 17 {
+			count, _ := strconv.Atoi(string(f[17])) // the kernel writes a number
+			n += count
+		}
+	}
+	return n
+}

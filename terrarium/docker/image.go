@@ -1,0 +1,115 @@
+//go:build linux
+
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"tendril/erofs"
+	"tendril/rootfs"
+	"tendril/terrarium"
+)
+
+// image is a root file system as the daemon gets it.
+type image struct {
+	name  string // with a tag that says what is in it
+	write func(io.Writer) error
+}
+
+// imageOf is an unpacked OCI image, under its digest.
+func imageOf(from *terrarium.Image) image {
+	_, digest, _ := strings.Cut(from.Digest, ":")
+	return image{"tendril/image:" + digest, func(w io.Writer) error { return writeTree(w, from.Path) }}
+}
+
+// writeTree writes the tree of an EROFS file as a tar.
+func writeTree(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	tree, err := erofs.Open(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return erofs.WriteTar(w, tree)
+}
+
+// skeleton is the part of a view that is not mounted: its directories, links and files,
+// under the digest of their content.
+func skeleton(view rootfs.View) (image, error) {
+	var content bytes.Buffer
+	if err := writeSkeleton(&content, view); err != nil {
+		return image{}, fmt.Errorf("making the root file system: %w", err)
+	}
+	return image{fmt.Sprintf("tendril/view:%x", sha256.Sum256(content.Bytes())), func(w io.Writer) error {
+		_, err := w.Write(content.Bytes())
+		return err
+	}}, nil
+}
+
+func writeSkeleton(w io.Writer, view rootfs.View) error {
+	out := tar.NewWriter(w)
+	add := func(path string, h tar.Header, content []byte) error {
+		h.Name, h.ModTime, h.Size = strings.TrimPrefix(path, "/"), time.Unix(1, 0), int64(len(content))
+		if err := out.WriteHeader(&h); err != nil {
+			return err
+		}
+		_, err := out.Write(content)
+		return err
+	}
+	for _, d := range view.Dirs {
+		mode := int64(d.Mode.Perm())
+		if d.Mode&fs.ModeSticky != 0 {
+			mode |= 0o1000
+		}
+		if d.Path == stomaDir {
+			mode = 0o711 // the Sprout may enter it and execute the Stoma, as probes do
+		}
+		if err := add(d.Path+"/", tar.Header{Typeflag: tar.TypeDir, Mode: mode}, nil); err != nil {
+			return err
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(view.Links)) {
+		if err := add(path, tar.Header{Typeflag: tar.TypeSymlink, Linkname: view.Links[path], Mode: 0o777}, nil); err != nil {
+			return err
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(view.Files)) {
+		if err := add(path, tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}, view.Files[path]); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// bring gives the daemon the image.
+func (p *provider) bring(ctx context.Context, i image) error {
+	r, w := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		w.CloseWithError(i.write(w))
+	}()
+	err := p.daemon.importImage(ctx, i.name, map[string]string{labelSite: p.Site}, r)
+	r.CloseWithError(errors.New("the daemon reads no more"))
+	<-written
+	return err
+}
