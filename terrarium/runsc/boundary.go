@@ -8,15 +8,16 @@ import (
 
 	"tendril/stoma"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
 
 // boundary says, field by field, what was applied. What was read back from a kernel,
 // the host's or the sandbox's, is inspected; the self-test probes the user; the rest
 // follows from the bundle that the sentry read.
-func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, sentry, gofer processState) []terrarium.Row {
+func boundary(spec terrarium.Spec, l confine.Limits, c confine.Confinement, inside stoma.Stat, sentry, gofer processState) []terrarium.Row {
 	processes := fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)
 	user := terrarium.FieldRow(spec, "User", "no account of the host").ReadBack(terrarium.Probed)
-	user.Applied = l.user.String()
+	user.Applied = l.User.String()
 	return append([]terrarium.Row{
 		terrarium.FieldRow(spec, "Run", processes),
 		terrarium.FieldRow(spec, "Rootfs.Host.Dirs", "read-only; the gofer's mounts are compared with the view").ReadBack(terrarium.Inspected),
@@ -34,44 +35,24 @@ func boundary(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat, s
 	}, limitRows(spec, l, c, inside)...)
 }
 
-func limitRows(spec terrarium.Spec, l limits, c confinement, inside stoma.Stat) []terrarium.Row {
+func limitRows(spec terrarium.Spec, l confine.Limits, c confine.Confinement, inside stoma.Stat) []terrarium.Row {
 	return []terrarium.Row{
-		cpuRow(spec, l, c),
-		memoryRow(spec, l, c),
-		terrarium.LimitRow("Disk", terrarium.Defaulted(spec.Disk, l.disk), scratchSize(l, inside), terrarium.Inspected, terrarium.ByHost, "size of the scratch file system, kept by the sentry"),
-		terrarium.LimitRow("Pids", terrarium.Defaulted(spec.Pids, l.pids), inside.ProcessMax, terrarium.Inspected, terrarium.ByHost, "the sentry's pids controller"),
+		c.CPURow(spec, l),
+		c.MemoryRow(spec, l),
+		terrarium.LimitRow("Disk", terrarium.Defaulted(spec.Disk, l.Disk), scratchSize(l, inside), terrarium.Inspected, terrarium.ByHost, "size of the scratch file system, kept by the sentry"),
+		terrarium.LimitRow("Pids", terrarium.Defaulted(spec.Pids, l.Pids), inside.ProcessMax, terrarium.Inspected, terrarium.ByHost, "the sentry's pids controller"),
 		terrarium.LimitRow("Output", spec.Output, spec.Output.Value, terrarium.Constructed, terrarium.ByHost, "counted by the Stem"),
 		terrarium.LimitRow("Wall", spec.Wall, spec.Wall.Value, terrarium.Constructed, terrarium.ByHost, "the sandbox is killed from outside"),
 		terrarium.LimitRow("Idle", spec.Idle, spec.Idle.Value, terrarium.Constructed, terrarium.ByHost, "watched by the Stem"),
 	}
 }
 
-func cpuRow(spec terrarium.Spec, l limits, c confinement) terrarium.Row {
-	switch {
-	case l.cpus == 0:
-		return terrarium.LimitRow("CPUs", spec.CPUs, 0, terrarium.Constructed, terrarium.NotKept, "no limit was asked for")
-	case c.group != nil && c.applied.CPUs > 0:
-		return terrarium.LimitRow("CPUs", spec.CPUs, c.applied.CPUs, terrarium.Inspected, terrarium.ByHost, "cgroup quota")
-	default:
-		return terrarium.LimitRow("CPUs", spec.CPUs, l.cpus, terrarium.Constructed, terrarium.Sampled, "pinned to whole processors, the fraction is sampled: "+c.why)
-	}
-}
-
-func memoryRow(spec terrarium.Spec, l limits, c confinement) terrarium.Row {
-	asked := terrarium.Defaulted(spec.Memory, l.memory)
-	if c.group != nil && c.applied.MemoryMax > 0 {
-		return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Inspected, terrarium.ByHost,
-			fmt.Sprintf("the run is ended at the limit; the cgroup kills at %d bytes", c.applied.MemoryMax))
-	}
-	return terrarium.LimitRow("Memory", asked, l.memory, terrarium.Constructed, terrarium.Sampled, c.why)
-}
-
 // scratchSize is the limit of the disk when the scratch file system has that size,
 // give or take a page.
-func scratchSize(l limits, inside stoma.Stat) int64 {
+func scratchSize(l confine.Limits, inside stoma.Stat) int64 {
 	page := int64(os.Getpagesize())
-	if inside.ScratchSize > l.disk-page && inside.ScratchSize < l.disk+page {
-		return l.disk
+	if inside.ScratchSize > l.Disk-page && inside.ScratchSize < l.Disk+page {
+		return l.Disk
 	}
 	return inside.ScratchSize
 }

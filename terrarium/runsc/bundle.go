@@ -18,6 +18,7 @@ import (
 	"tendril/erofs"
 	"tendril/rootfs"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
 
 // Where things are inside. The private directory is root's alone: the Sprout
@@ -159,8 +160,8 @@ func listenFlags(listeners []terrarium.Listener) []string {
 	return flags
 }
 
-func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied limits) *specs.Spec {
-	user := fmt.Sprintf("%d:%d", applied.user.UID, applied.user.GID)
+func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, applied confine.Limits) *specs.Spec {
+	user := fmt.Sprintf("%d:%d", applied.User.UID, applied.User.GID)
 	return &specs.Spec{
 		Version:  "1.2.0",
 		Hostname: rootfs.Hostname,
@@ -169,7 +170,7 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 			User: specs.User{UID: 0, GID: 0},
 			Args: slices.Concat([]string{terrarium.StomaInside, "init", "--user", user,
 				"--overlay", insideBase + ":" + insideScratch + ":" + workspace,
-				"--own-dev", "--own-root", "--writable", "/tmp", "--writable", "/home/sprout", "--pids", fmt.Sprint(applied.pids)},
+				"--own-dev", "--own-root", "--writable", "/tmp", "--writable", "/home/sprout", "--pids", fmt.Sprint(applied.Pids)},
 				listenFlags(spec.Listeners)),
 			Cwd: "/",
 			Env: []string{},
@@ -193,7 +194,7 @@ func ociSpec(spec terrarium.Spec, view rootfs.View, b bundle, stomaPath string, 
 	}
 }
 
-func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, applied limits) []specs.Mount {
+func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, applied confine.Limits) []specs.Mount {
 	list := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "mode=755", "size=" + deviceSize}},
@@ -219,7 +220,7 @@ func mounts(view rootfs.View, spec terrarium.Spec, b bundle, stomaPath string, a
 // hints makes the skeleton the root, and the scratch mount a tmpfs that lives in a file
 // below b.scratch: the data is on the disk, not in memory, and its size is bounded by
 // the sentry. Nothing but that file is ever created in the directory.
-func hints(b bundle, applied limits) map[string]string {
+func hints(b bundle, applied confine.Limits) map[string]string {
 	const root, scratch = "dev.gvisor.spec.rootfs.", "dev.gvisor.spec.mount.scratch."
 	return map[string]string{
 		root + "source":     b.root,
@@ -227,6 +228,6 @@ func hints(b bundle, applied limits) map[string]string {
 		scratch + "source":  b.scratch,
 		scratch + "type":    "tmpfs",
 		scratch + "share":   "container",
-		scratch + "options": fmt.Sprintf("rw,nosuid,nodev,size=%d,mode=755", applied.disk),
+		scratch + "options": fmt.Sprintf("rw,nosuid,nodev,size=%d,mode=755", applied.Disk),
 	}
 }

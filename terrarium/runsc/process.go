@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"tendril/fault"
+	"tendril/terrarium/confine"
 	"tendril/terrarium/runsc/keeper"
 )
 
@@ -34,7 +35,7 @@ type process struct {
 	tasks   atomic.Pointer[keeper.Tasks] // what the sandbox's kernel counted last; nil before it did
 	exited  chan struct{}                // closed when the keeper has been reaped
 	once    sync.Once
-	target  atomic.Pointer[held] // the sentry again, for whoever kills it meanwhile
+	target  atomic.Pointer[confine.Held] // the sentry again, for whoever kills it meanwhile
 }
 
 // stdio is the pipe pair that the Stoma speaks on.
@@ -146,7 +147,7 @@ func (p *process) order(ctx context.Context, o keeper.Order) error {
 		}
 		if report.Started {
 			p.sentry, p.gofer = report.Sentry, report.Gofer
-			target, err := holdProcess(p.sentry)
+			target, err := confine.Hold(p.sentry)
 			if err != nil || target == nil {
 				return p.notStarted(ctx, errors.Join(err, errors.New("it ended at once")))
 			}
@@ -218,7 +219,7 @@ func startError(program string, err error) error {
 func (p *process) kill() {
 	p.once.Do(func() {
 		if target := p.target.Load(); target != nil {
-			_ = target.signal(unix.SIGKILL) // its keeper ends it as well
+			_ = target.Signal(unix.SIGKILL) // its keeper ends it as well
 		}
 		p.control.Close()
 	})
@@ -230,7 +231,7 @@ func (p *process) end(ctx context.Context) error {
 	p.stream.Close()
 	defer func() {
 		if target := p.target.Swap(nil); target != nil {
-			target.release()
+			target.Release()
 		}
 	}()
 	select {

@@ -25,7 +25,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"tendril/fault"
@@ -33,6 +32,7 @@ import (
 	"tendril/rootfs"
 	"tendril/stoma"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 	"tendril/terrarium/runsc/keeper"
 )
 
@@ -93,10 +93,6 @@ func (p *provider) Ready(context.Context) error {
 	return nil
 }
 
-// wallGrace is how long after the wall-clock limit the sandbox is killed whether
-// or not the Stem has ended the run in order.
-const wallGrace = 2 * time.Minute
-
 // Open implements [terrarium.Provider].
 func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (terrarium.Terrarium, error) {
 	b, err := p.draw(spec)
@@ -110,7 +106,7 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (terrarium.Ter
 // exists.
 type blueprint struct {
 	spec     terrarium.Spec
-	limits   limits
+	limits   confine.Limits
 	view     rootfs.View
 	bundle   bundle
 	oci      *specs.Spec
@@ -119,13 +115,13 @@ type blueprint struct {
 
 // draw decides what a Terrarium consists of. It makes nothing.
 func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
-	limits, err := applyDefaults(spec)
+	limits, err := confine.LimitsOf(spec, smallest)
 	if err != nil {
 		return blueprint{}, err
 	}
 	var view rootfs.View // of an image: only what is laid over it
 	if host := spec.Rootfs.Host; host != nil {
-		view, err = rootfs.HostView(host.Dirs, rootfs.User{UID: limits.user.UID, GID: limits.user.GID, Name: "sprout", Home: "/home/sprout"})
+		view, err = rootfs.HostView(host.Dirs, rootfs.User{UID: limits.User.UID, GID: limits.User.GID, Name: "sprout", Home: "/home/sprout"})
 		if err != nil {
 			return blueprint{}, err
 		}
@@ -166,11 +162,11 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err := b.bundle.write(b.view, b.oci); err != nil {
 		return nil, err
 	}
-	if t.confinement, err = confine(groupName(b.spec.Run), b.limits); err != nil {
+	if t.confinement, err = confine.New(b.spec.Run, backstop(b.limits)); err != nil {
 		return nil, err
 	}
 	pid := t.process.cmd.Process.Pid
-	if err := errors.Join(recordKeeper(t.dir, pid), t.confinement.take(pid, b.limits)); err != nil {
+	if err := errors.Join(confine.Record(filepath.Join(t.dir, keeperFile), pid), t.confinement.Take(pid)); err != nil {
 		return nil, err
 	}
 	err = t.process.order(ctx, keeper.Order{ID: b.spec.Run, Bundle: b.bundle.dir, Settings: b.settings})
@@ -196,16 +192,16 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 type open struct {
 	provider    *provider
 	spec        terrarium.Spec
-	limits      limits
+	limits      confine.Limits
 	dir         string
-	confinement confinement
+	confinement confine.Confinement
 	process     *process
 	stoma       *stoma.Client
 	inside      stoma.Stat // before the first exec
 	sentry      processState
 	gofer       processState
 	exceeded    chan terrarium.LimitName
-	monitor     *monitor
+	monitor     *confine.Monitor
 
 	stopWatching func() // waits for the monitor
 	closing      sync.Once
@@ -215,41 +211,6 @@ type open struct {
 func (t *open) Stoma() *stoma.Client                 { return t.stoma }
 func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
 func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
-
-func (t *open) startWatching(scratch string) {
-	t.monitor = &monitor{
-		limits: t.limits, group: t.confinement.group,
-		root: t.process.cmd.Process.Pid, sentry: t.process.sentry,
-		scratch: scratch, exceeded: t.exceeded,
-		kill: t.process.kill, tasks: t.process.tasks.Load, full: t.scratchFull,
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	var hard *time.Timer
-	if t.limits.wall > 0 {
-		hard = time.AfterFunc(t.limits.wall+wallGrace, t.process.kill)
-	}
-	go func() {
-		defer close(done)
-		t.monitor.watch(ctx)
-	}()
-	t.stopWatching = func() {
-		cancel()
-		<-done
-		if hard != nil {
-			hard.Stop()
-		}
-	}
-}
-
-// scratchFull asks the guest half, which is not the Sprout's: that the file system
-// is full can only be seen from inside. That it cannot grow is the sentry's doing.
-func (t *open) scratchFull(ctx context.Context) (full, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	stat, err := t.stoma.Stat(ctx)
-	return err == nil && stat.ScratchFull(), err == nil
-}
 
 // Close implements [terrarium.Terrarium].
 func (t *open) Close(ctx context.Context) error {
@@ -263,12 +224,10 @@ func (t *open) Close(ctx context.Context) error {
 		if t.stoma != nil {
 			t.stoma.Close()
 		}
-		t.closeErr = errors.Join(t.closeErr, t.confinement.release(ctx), removeRemains(t.dir))
+		t.closeErr = errors.Join(t.closeErr, t.confinement.Release(ctx), removeRemains(t.dir))
 	})
 	return t.closeErr
 }
-
-func groupName(run string) string { return "tendril-" + run }
 
 // removeRemains removes what the wall wrote in the run's directory.
 func removeRemains(dir string) error {
