@@ -29,6 +29,9 @@ var mayImport = map[string][]string{
 	"probe":                   {},
 	"cgroup":                  {},
 	"rootfs":                  {},
+	"hold":                    {},
+	"rootfs/image":            {"erofs", "hold", "rootfs"},
+	"rootfs/image/imagetest":  {"hold"},
 	"strictyaml":              {"spelling"},
 	"grant":                   {"budget", "capability", "destination", "pollen", "spelling", "strictyaml"},
 	"budget":                  {"strictyaml"},
@@ -82,10 +85,11 @@ var linksOnly = map[string]struct {
 }{
 	"gvisor.dev/gvisor": {[]string{"terrarium/runsc/sandbox", "bench/baseline", "erofs", "substrate"},
 		"gVisor compiles for minutes and belongs in re-executed processes only (erofs, substrate: its reader as an oracle in tests)"},
-	"modernc.org/sqlite":         {[]string{"state"}, "one package owns the database"},
-	"filippo.io/age":             {[]string{"credential/source"}, "one package reads secrets"},
-	"github.com/alecthomas/kong": {[]string{"cmd/tendril"}, "the command line is an edge"},
-	"go.yaml.in/yaml":            {[]string{"strictyaml", "rootfs"}, "one strict decoder reads the control plane's files (rootfs: in tests)"},
+	"github.com/google/go-containerregistry": {[]string{"rootfs/image"}, "one package takes images apart"},
+	"modernc.org/sqlite":                     {[]string{"state"}, "one package owns the database"},
+	"filippo.io/age":                         {[]string{"credential/source"}, "one package reads secrets"},
+	"github.com/alecthomas/kong":             {[]string{"cmd/tendril"}, "the command line is an edge"},
+	"go.yaml.in/yaml":                        {[]string{"strictyaml", "rootfs"}, "one strict decoder reads the control plane's files (rootfs: in tests)"},
 }
 
 // pure packages decide or describe, and touch nothing.
