@@ -12,6 +12,7 @@ import (
 	"tendril/capability"
 	"tendril/fault"
 	"tendril/ledger"
+	"tendril/rootfs/image"
 	"tendril/run"
 	"tendril/stoma"
 	"tendril/substrate"
@@ -29,8 +30,9 @@ type growth struct {
 	started time.Time
 
 	base      *substrate.Base
-	reach     *reach    // nil: nothing is reached
-	completed run.State // what the run ends in if nothing comes in between
+	image     *image.Image // nil: the root file system is a view of this host
+	reach     *reach       // nil: nothing is reached
+	completed run.State    // what the run ends in if nothing comes in between
 	terrarium terrarium.Terrarium
 	boundary  []terrarium.Row
 	process   *stoma.Process
@@ -40,6 +42,8 @@ type growth struct {
 	result    substrate.Result
 
 	leftBehind []run.Flag // entries that cannot be in the result
+
+	releaseImage func() // nil without an image
 }
 
 const (
@@ -88,6 +92,9 @@ func (s *Stem) explain(err error) error {
 // bearFruit goes from the base to the Fruit. What it opens, end closes.
 func (g *growth) bearFruit(ctx context.Context) error {
 	if err := g.takeBase(ctx); err != nil {
+		return err
+	}
+	if err := g.takeImage(ctx); err != nil {
 		return err
 	}
 	if err := g.openWall(ctx); err != nil {
@@ -164,7 +171,7 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 		return err
 	}
 	spec.Listeners = g.reach.listeners(context.WithoutCancel(ctx))
-	spec.Rootfs = terrarium.Rootfs{Host: &terrarium.HostView{Dirs: g.plan.toolchain}, Programs: g.plan.programs, Authority: g.reach.certificate()}
+	spec.Rootfs = g.root()
 	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
 	spec.Env = g.plan.env
 	spec.User = terrarium.DefaultUser
@@ -339,6 +346,9 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 	g.reach.close()
 	if g.base != nil {
 		g.base.Release()
+	}
+	if g.releaseImage != nil {
+		g.releaseImage()
 	}
 	// Nothing measures the host yet, so nothing can be called clean.
 	verdict := run.VerdictGiven{Verdict: run.Inconclusive, Reasons: []string{"no observer watched the host during this run"}}

@@ -33,6 +33,9 @@ func (g *growth) passThrough(ctx context.Context) error {
 	if err := g.takeBase(ctx); err != nil {
 		return err
 	}
+	if err := g.takeImage(ctx); err != nil {
+		return err
+	}
 	if err := g.openWall(ctx); err != nil {
 		return err
 	}

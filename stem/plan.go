@@ -112,7 +112,7 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 // not be there.
 func (s *Stem) planToolchain(p *plan, agent started) (err error) {
 	p.toolchain = slices.Concat(s.config.Toolchain, agent.toolchain)
-	if p.view, err = rootfs.HostView(p.toolchain, rootfs.User{UID: sproutOwner.UID, GID: sproutOwner.GID, Name: "sprout", Home: sproutHome}); err != nil {
+	if p.view, err = rootfs.HostView(p.toolchain, SproutUser); err != nil {
 		return err
 	}
 	path := strings.Join(append(agent.toolchain, p.view.Path(s.config.HostPath)), ":")

@@ -54,6 +54,9 @@ type Config struct {
 	// that names none takes the first that is ready.
 	Providers []terrarium.Provider
 
+	// Images are the OCI images that runs may ask for; nil: none.
+	Images Images
+
 	// Dialer connects to what a grant lets a run reach.
 	Dialer proxy.Dialer
 

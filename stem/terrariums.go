@@ -86,7 +86,12 @@ func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeI
 	}
 	spec := specLimits(c.permit.limits(in.Limits, s.config.Defaults))
 	spec.Run = string(id)
-	spec.Rootfs.Host = &terrarium.HostView{Dirs: s.config.Toolchain}
+	root, release, err := s.probedRoot(ctx, in, provider.Capabilities(), place.dir)
+	if err != nil {
+		return capability.ProbeReport{}, err
+	}
+	defer release()
+	spec.Rootfs = root
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}
 	spec.User = terrarium.DefaultUser
 	spec.Env = environment([]string{defaultPath}, nil)

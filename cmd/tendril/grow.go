@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"tendril/capability"
@@ -57,8 +58,12 @@ func (f *workFlags) work(ctx context.Context, c *console) (context.Context, capa
 	if err != nil {
 		return ctx, capability.Work{}, none, err
 	}
+	image, err := imageArgument(f.Image)
+	if err != nil {
+		return ctx, capability.Work{}, none, err
+	}
 	work := capability.Work{
-		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: agent, Ask: task, Model: f.Model, Env: f.Env, Provider: f.Provider, Image: f.Image, Override: f.Override, Limits: f.Limits.limits(),
+		Substrate: substrate, Base: f.Base, Dirty: f.Dirty, Argv: argv, Agent: agent, Ask: task, Model: f.Model, Env: f.Env, Provider: f.Provider, Image: image, Override: f.Override, Limits: f.Limits.limits(),
 	}
 	if work.Fetch, err = fetchArguments(f.Fetch); err != nil {
 		return ctx, work, none, err
@@ -265,4 +270,23 @@ func boundaryText(r run.Run) string {
 		parts = append(parts, "not enforced: "+strings.Join(kept["no"], " "))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// imageArgument makes the path in the name of an image absolute: a tendril that serves has
+// another directory. What neither has a scheme nor begins as a path is a registry's.
+func imageArgument(name string) (string, error) {
+	scheme, path := "", name
+	for _, known := range []string{"oci:", "docker-archive:"} {
+		if rest, ok := strings.CutPrefix(name, known); ok {
+			scheme, path = known, rest
+		}
+	}
+	if path == "" || scheme == "" && path != "." && path != ".." && !strings.HasPrefix(path, "./") && !strings.HasPrefix(path, "../") {
+		return name, nil
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "image %q: %w", name, err)
+	}
+	return scheme + absolute, nil
 }

@@ -5,18 +5,18 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"tendril/capability"
 	"tendril/credential/source"
 	"tendril/egress"
 	"tendril/fault"
+	"tendril/rootfs/image"
 	"tendril/site"
 	sprout "tendril/sprout/binary"
 	"tendril/stem"
 	"tendril/stoma/binary"
-	"tendril/terrarium"
-	"tendril/terrarium/runsc"
 	"tendril/terrarium/runsc/sandbox"
 )
 
@@ -103,11 +103,21 @@ func (c *console) openStem(ctx context.Context) (*stem.Stem, error) {
 	for i, dir := range settings.Toolchain {
 		toolchain[i] = string(dir)
 	}
+	walls, err := parts{here, program, stoma}.walls()
+	if err != nil {
+		return nil, err
+	}
+	dialer := &egress.Dialer{}
+	images, err := image.OpenStore(filepath.Join(here.State, "images"), image.Options{User: stem.SproutUser, Registry: dialer.Transport()})
+	if err != nil {
+		return nil, err
+	}
 	return stem.Open(ctx, stem.Config{
 		Site: here, Toolchain: toolchain, Defaults: settings.Limits.Defaults,
 		HostPath:  os.Getenv("PATH"),
-		Providers: []terrarium.Provider{runsc.New(runsc.Config{Program: program, Stoma: stoma})},
-		Dialer:    &egress.Dialer{},
+		Providers: walls,
+		Images:    images,
+		Dialer:    dialer,
 		Routes:    settings.Routes,
 		Agents:    settings.KnownAgents(),
 		Sprout:    own,

@@ -80,15 +80,18 @@ func (p *terrariumProbeCommand) Run(ctx context.Context, c *console) error {
 			return err
 		}
 	}
+	image, err := imageArgument(p.Image)
+	if err != nil {
+		return err
+	}
 	var reports []capability.ProbeReport
 	for _, wall := range walls {
-		output, err := c.invoke(ctx, "terrarium.probe", capability.ProbeInput{Provider: wall, Image: p.Image})
+		output, err := c.invoke(ctx, "terrarium.probe", capability.ProbeInput{Provider: wall, Image: image})
 		if err != nil {
 			return err
 		}
 		reports = append(reports, output.(capability.ProbeReport))
 	}
-	var err error
 	switch {
 	case c.json && p.All:
 		c.printJSON(reports)
