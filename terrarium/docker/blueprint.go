@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"tendril/rootfs"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
 
 // Where things are inside.
@@ -36,23 +37,26 @@ const (
 
 // blueprint is everything that one Terrarium is made from, before anything of it exists.
 type blueprint struct {
-	spec   terrarium.Spec
-	limits limits
-	image  image
-	files  map[string][]byte // of the run's directory, by path
-	name   string
-	config *container.Config
-	host   *container.HostConfig
+	kind    kind
+	support support
+	spec    terrarium.Spec
+	limits  confine.Limits
+	base    int64 // bytes that the base may take
+	image   rootImage
+	files   map[string][]byte // of the run's directory, by path
+	name    string
+	config  *container.Config
+	host    *container.HostConfig
 }
 
 // below names the directory for the wall's files of a run.
 func below(dir string) string { return filepath.Join(dir, "docker") }
 
 // draw decides what a Terrarium consists of. It makes nothing.
-func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
-	b := blueprint{spec: spec, files: map[string][]byte{}, name: "tendril-" + spec.Run}
+func (p *provider) draw(spec terrarium.Spec, s support) (blueprint, error) {
+	b := blueprint{kind: p.kind, support: s, spec: spec, files: map[string][]byte{}, name: containerName(spec.Run)}
 	var err error
-	if b.limits, err = applyDefaults(spec); err != nil {
+	if b.limits, b.base, err = limitsOf(spec); err != nil {
 		return b, err
 	}
 	view, err := b.root()
@@ -66,12 +70,17 @@ func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
 	return b, nil
 }
 
+func containerName(run string) string { return "tendril-" + run }
+
 // root decides on the root file system, and returns what is mounted over its image.
 func (b *blueprint) root() (rootfs.View, error) {
 	var own, view rootfs.View
+	user := rootfs.User{UID: b.limits.User.UID, GID: b.limits.User.GID, Name: "sprout", Home: "/home/sprout"}
+	places, err := rootfs.ImagePlaces(user)
+	if err != nil {
+		return view, err
+	}
 	if host := b.spec.Rootfs.Host; host != nil {
-		var err error
-		user := rootfs.User{UID: b.limits.user.UID, GID: b.limits.user.GID, Name: "sprout", Home: "/home/sprout"}
 		if own, err = rootfs.HostView(host.Dirs, user); err != nil {
 			return view, err
 		}
@@ -83,19 +92,18 @@ func (b *blueprint) root() (rootfs.View, error) {
 	for _, p := range b.spec.Rootfs.Programs {
 		view = view.Showing(p.Source, p.Target)
 	}
-	placed := b.layOver(view, own)
+	placed := b.layOver(view, own, places)
 	if i := b.spec.Rootfs.Image; i != nil {
 		b.image = imageOf(i)
 		return placed, nil
 	}
-	var err error
 	b.image, err = skeleton(placed)
 	return placed, err
 }
 
 // layOver makes what differs from run to run files of the run, which are mounted, so that
 // many runs have one image. Files of the view that are not its own stay as places.
-func (b *blueprint) layOver(view, own rootfs.View) rootfs.View {
+func (b *blueprint) layOver(view, own rootfs.View, places rootfs.Places) rootfs.View {
 	view.Files, view.Mounts = maps.Clone(view.Files), slices.Clone(view.Mounts)
 	for _, path := range slices.Sorted(maps.Keys(view.Files)) {
 		if _, same := own.Files[path]; same || slices.ContainsFunc(view.Mounts, func(m rootfs.Mount) bool { return m.Target == path }) {
@@ -105,10 +113,8 @@ func (b *blueprint) layOver(view, own rootfs.View) rootfs.View {
 		view.Files[path] = nil
 	}
 	// Over these the daemon mounts files of its own, unless somebody else does.
-	for path, content := range map[string][]byte{
-		"/etc/hosts": own.Files["/etc/hosts"], "/etc/hostname": own.Files["/etc/hostname"], "/etc/resolv.conf": nil,
-	} {
-		b.cover(&view, path, content)
+	for _, path := range []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"} {
+		b.cover(&view, path, places.Files[path])
 	}
 	return view
 }
@@ -120,7 +126,7 @@ func (b *blueprint) cover(view *rootfs.View, path string, content []byte) {
 }
 
 func (p *provider) containerConfig(b blueprint) *container.Config {
-	args := []string{"init", "--user", b.limits.user.String(), "--plain", workspace, "--disk", fmt.Sprint(b.limits.disk), "--pids", fmt.Sprint(b.limits.pids)}
+	args := []string{"init", "--user", b.limits.User.String(), "--plain", workspace, "--disk", fmt.Sprint(b.limits.Disk), "--pids", fmt.Sprint(b.limits.Pids)}
 	for _, path := range scratch {
 		args = append(args, "--writable", path)
 	}
@@ -131,15 +137,14 @@ func (p *provider) containerConfig(b blueprint) *container.Config {
 		Image:       b.image.name,
 		Entrypoint:  []string{terrarium.StomaInside},
 		Cmd:         args,
-		User:        b.limits.user.String(),
+		User:        b.limits.User.String(),
 		WorkingDir:  "/",
 		Hostname:    rootfs.Hostname,
 		OpenStdin:   true,
 		StdinOnce:   true, // who was attached is gone: the Stoma reads the end, and everything ends
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
-		NetworkDisabled: true,
-		Healthcheck:     &container.HealthConfig{Test: []string{"NONE"}},
-		Labels:          map[string]string{labelSite: p.Site, labelRun: b.spec.Run},
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		Labels:      map[string]string{labelSite: p.Site, labelRun: b.spec.Run},
 	}
 }
 
@@ -152,8 +157,20 @@ func (p *provider) hostConfig(b blueprint, view rootfs.View) (*container.HostCon
 	if err != nil {
 		return nil, err
 	}
-	pids, init := int64(b.limits.pids), false
-	return &container.HostConfig{
+	pids, init := int64(0), false
+	ulimits := []*container.Ulimit{{Name: "core"}, {Name: "nofile", Hard: files, Soft: files}}
+	memory := b.limits.Memory
+	switch {
+	case b.kind.own:
+		// Its kernel counts what is inside, and is ended by its end of memory: what the
+		// host keeps lies above that.
+		stop := confine.Backstop(b.limits)
+		pids, memory = int64(stop.Pids), stop.MemoryMax
+		ulimits = append(ulimits, &container.Ulimit{Name: "nproc", Hard: int64(b.limits.Pids), Soft: int64(b.limits.Pids)})
+	default:
+		pids = int64(b.limits.Pids)
+	}
+	h := &container.HostConfig{
 		NetworkMode:    "none",
 		IpcMode:        container.IPCModePrivate,
 		CgroupnsMode:   container.CgroupnsModePrivate,
@@ -162,22 +179,29 @@ func (p *provider) hostConfig(b blueprint, view rootfs.View) (*container.HostCon
 		ReadonlyRootfs: !b.spec.WritableRoot,
 		LogConfig:      container.LogConfig{Type: "none"},
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		Runtime:        p.runtime,
+		Runtime:        b.kind.runtime,
 		ShmSize:        sharedMemory,
 		OomScoreAdj:    likelyVictim,
 		Init:           &init,
-		Tmpfs:          tmpfs(b.limits, view),
+		Tmpfs:          b.tmpfs(view),
 		Mounts:         mounts(view, p.Stoma, b),
-		Resources: container.Resources{
-			Memory: b.limits.memory, MemorySwap: b.limits.memory,
-			NanoCPUs:  int64(b.limits.cpus * 1e9),
-			PidsLimit: &pids,
-			Ulimits: []*container.Ulimit{
-				{Name: "core", Hard: 0, Soft: 0},
-				{Name: "nofile", Hard: files, Soft: files},
-			},
-		},
-	}, nil
+		Resources:      container.Resources{Ulimits: ulimits},
+	}
+	// What the daemon cannot keep it is not asked for: the rows say so.
+	if b.support.unkept(terrarium.LimitMemory) == "" {
+		h.Memory, h.MemorySwap = memory, memory
+	}
+	if b.support.cpus {
+		h.NanoCPUs = int64(b.limits.CPUs * 1e9)
+	}
+	if !b.support.pids {
+		pids = 0
+	}
+	h.PidsLimit = &pids
+	if b.spec.WritableRoot {
+		h.StorageOpt = map[string]string{"size": fmt.Sprint(b.limits.Disk)}
+	}
+	return h, nil
 }
 
 // likelyVictim is the oom_score_adj of the Stoma, when the host runs out of memory; the
@@ -195,14 +219,17 @@ func openFiles() (int64, error) {
 }
 
 // tmpfs are the places that can be written, and the directories that are hidden.
-func tmpfs(l limits, view rootfs.View) map[string]string {
-	writable := func(size int64, mode string) string {
-		return fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,mode=%s,uid=%d,gid=%d", size, mode, l.user.UID, l.user.GID)
-	}
-	all := map[string]string{
-		workspace:      writable(l.disk+l.base, "0755"),
-		"/tmp":         writable(l.disk, "1777"),
-		"/home/sprout": writable(l.disk, "0755"),
+func (b blueprint) tmpfs(view rootfs.View) map[string]string {
+	all := map[string]string{}
+	for target, size := range b.sizes() {
+		mode := "0755"
+		switch target {
+		case "/dev/shm":
+			continue // the daemon makes it
+		case "/tmp":
+			mode = "1777"
+		}
+		all[target] = fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,nr_inodes=%d,mode=%s,uid=%d,gid=%d", size, maxInodes, mode, b.limits.User.UID, b.limits.User.GID)
 	}
 	for _, mask := range view.Masks {
 		if mask.Dir {
@@ -211,6 +238,10 @@ func tmpfs(l limits, view rootfs.View) map[string]string {
 	}
 	return all
 }
+
+// maxInodes bounds the files in each place: they take memory of the kernel's that the size
+// does not count.
+const maxInodes = 4 << 20
 
 // mounts are the files and directories of the host that are shown.
 func mounts(view rootfs.View, stoma string, b blueprint) []mount.Mount {

@@ -16,7 +16,7 @@ import (
 	"tendril/terrarium"
 )
 
-func wall(t testing.TB) *provider {
+func wall(t testing.TB, k kind) *provider {
 	t.Helper()
 	host := os.Getenv("TENDRIL_TEST_DOCKER_HOST")
 	if host == "" {
@@ -26,7 +26,7 @@ func wall(t testing.TB) *provider {
 	if err != nil {
 		t.Skipf("%v", err)
 	}
-	return newProvider(Config{Host: host, Stoma: guest, Site: "test"}, "docker", "")
+	return newProvider(Config{Host: host, Stoma: guest, Site: "test"}, k)
 }
 
 func specFor(t testing.TB, run string) terrarium.Spec {
@@ -55,7 +55,7 @@ func specFor(t testing.TB, run string) terrarium.Spec {
 }
 
 func TestThin(t *testing.T) {
-	p := wall(t)
+	p := wall(t, runc)
 	spec := specFor(t, "thin")
 	start := time.Now()
 	box, err := p.Open(t.Context(), spec)

@@ -22,16 +22,16 @@ import (
 	"tendril/terrarium"
 )
 
-// image is a root file system as the daemon gets it.
-type image struct {
+// rootImage is a root file system as the daemon gets it.
+type rootImage struct {
 	name  string // with a tag that says what is in it
 	write func(io.Writer) error
 }
 
 // imageOf is an unpacked OCI image, under its digest.
-func imageOf(from *terrarium.Image) image {
+func imageOf(from *terrarium.Image) rootImage {
 	_, digest, _ := strings.Cut(from.Digest, ":")
-	return image{"tendril/image:" + digest, func(w io.Writer) error { return writeTree(w, from.Path) }}
+	return rootImage{"tendril/image:" + digest, func(w io.Writer) error { return writeTree(w, from.Path) }}
 }
 
 // writeTree writes the tree of an EROFS file as a tar.
@@ -54,12 +54,12 @@ func writeTree(w io.Writer, path string) error {
 
 // skeleton is the part of a view that is not mounted: its directories, links and files,
 // under the digest of their content.
-func skeleton(view rootfs.View) (image, error) {
+func skeleton(view rootfs.View) (rootImage, error) {
 	var content bytes.Buffer
 	if err := writeSkeleton(&content, view); err != nil {
-		return image{}, fmt.Errorf("making the root file system: %w", err)
+		return rootImage{}, fmt.Errorf("making the root file system: %w", err)
 	}
-	return image{fmt.Sprintf("tendril/view:%x", sha256.Sum256(content.Bytes())), func(w io.Writer) error {
+	return rootImage{fmt.Sprintf("tendril/view:%x", sha256.Sum256(content.Bytes())), func(w io.Writer) error {
 		_, err := w.Write(content.Bytes())
 		return err
 	}}, nil
@@ -101,7 +101,7 @@ func writeSkeleton(w io.Writer, view rootfs.View) error {
 }
 
 // bring gives the daemon the image.
-func (p *provider) bring(ctx context.Context, i image) error {
+func (p *provider) bring(ctx context.Context, i rootImage) error {
 	r, w := io.Pipe()
 	written := make(chan struct{})
 	go func() {

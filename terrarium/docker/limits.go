@@ -3,45 +3,62 @@
 package docker
 
 import (
-	"time"
+	"fmt"
+	"os"
 
-	"golang.org/x/sys/unix"
 	"tendril/fault"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
 
-// maxMemory is the most memory that a Terrarium gets for which nobody asked for a limit.
-const maxMemory = 4 << 30
+const (
+	smallestMemory = 64 << 20
+	smallestDisk   = 1 << 20
+	// smallestPids is what the Stoma's own threads, which count, and a command need.
+	smallestPids = 24
+)
 
-// limits are the bounds of one Terrarium with the defaults filled in.
-type limits struct {
-	user   terrarium.User
-	cpus   float64 // 0: all that the host has
-	memory int64
-	disk   int64
-	base   int64 // bytes that the base takes, beside the disk
-	pids   int
-	wall   time.Duration // 0: none
+// limitsOf fills in the defaults, and refuses what does not fit: base is the size of the
+// tree that is brought in, in bytes. It, the workspace and scratch are in memory.
+func limitsOf(spec terrarium.Spec) (l confine.Limits, base int64, err error) {
+	if l, err = confine.LimitsOf(spec, confine.Smallest{Memory: smallestMemory, Disk: smallestDisk}); err != nil {
+		return l, 0, err
+	}
+	info, err := os.Stat(spec.Workspace.Image)
+	if err != nil {
+		return l, 0, fault.New(fault.Unavailable, "looking at the base image: %w", err)
+	}
+	// Each file of the image begins on a page of its own, as it does in memory: the tree takes
+	// less than the image.
+	base = info.Size()
+	room := l.Memory - base
+	if spec.Disk.Value == 0 {
+		l.Disk = room / 2
+	}
+	switch {
+	case l.Disk < smallestDisk:
+		return l, 0, fault.New(fault.Invalid, "the memory limit of %d bytes has no room for a workspace: the base takes %d, and a container's workspace is in memory", l.Memory, base).
+			WithHint("give it more memory, or choose a wall with a workspace on the disk: runsc")
+	case l.Disk > room:
+		return l, 0, fault.New(fault.Invalid, "the disk limit of %d bytes and the base's %d do not fit into the memory limit of %d bytes: a container's workspace is in memory", l.Disk, base, l.Memory).
+			WithHint("give it at least %d bytes of memory, or a smaller disk, or choose a wall with a workspace on the disk: runsc", l.Disk+base)
+	case l.Pids < smallestPids:
+		return l, 0, fault.New(fault.Invalid, "the limit of %d processes and threads is too small for a container", l.Pids).
+			WithHint("give it at least %d: those of the Stoma count too", smallestPids)
+	}
+	return l, base, nil
 }
 
-func applyDefaults(spec terrarium.Spec) (limits, error) {
-	l := limits{user: spec.User, cpus: spec.CPUs.Value, memory: spec.Memory.Value, disk: spec.Disk.Value, pids: spec.Pids.Value, wall: spec.Wall.Value}
-	if l.user == (terrarium.User{}) {
-		l.user = terrarium.DefaultUser
+// unkept says of each limit that the daemon cannot keep here why.
+func (s support) unkept(limit terrarium.LimitName) string {
+	kept := map[terrarium.LimitName]bool{terrarium.LimitMemory: s.memory && s.swap, terrarium.LimitCPU: s.cpus, terrarium.LimitPids: s.pids}
+	switch {
+	case kept[limit]:
+		return ""
+	case s.rootless:
+		return fmt.Sprintf("the daemon is an ordinary user's, and no control group with the controller for %s was delegated to it", limit)
+	case limit == terrarium.LimitMemory && s.memory:
+		return "this kernel does not account for swap, and there is some"
 	}
-	if l.pids == 0 {
-		l.pids = terrarium.DefaultPids
-	}
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return l, fault.New(fault.Unavailable, "asking how much memory the host has: %w", err)
-	}
-	total := int64(info.Totalram) * int64(info.Unit)
-	if l.memory == 0 {
-		l.memory = min(maxMemory, total/2)
-	}
-	if l.disk == 0 {
-		l.disk = l.memory / 2
-	}
-	return l, nil
+	return fmt.Sprintf("the kernel has no controller for %s", limit)
 }

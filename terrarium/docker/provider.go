@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
+	"golang.org/x/sys/unix"
+	"tendril/cgroup"
 	"tendril/fault"
 	"tendril/stoma"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
 
 // Config says where the wall finds its parts.
@@ -25,39 +28,44 @@ type Config struct {
 }
 
 // New returns the wall of namespaces and control groups.
-func New(c Config) terrarium.Provider { return newProvider(c, "docker", "") }
+func New(c Config) terrarium.Provider { return newProvider(c, runc) }
 
-func newProvider(c Config, name, runtime string) *provider {
+// NewGVisor returns the wall of gVisor's kernel, which the daemon has to have as a runtime.
+func NewGVisor(c Config) terrarium.Provider { return newProvider(c, gvisor) }
+
+func newProvider(c Config, k kind) *provider {
 	d, err := dial(c.Host)
-	return &provider{Config: c, name: name, runtime: runtime, daemon: d, unusable: err}
+	return &provider{Config: c, kind: k, daemon: d, unusable: err}
 }
 
 type provider struct {
 	Config
-	name     string
-	runtime  string // the daemon's name of it; "": its default
+	kind     kind
 	daemon   *daemon
 	unusable error // why there is no daemon
+	asked    asked
 }
 
-func (p *provider) Name() string { return p.name }
+func (p *provider) Name() string { return p.kind.name }
 
-func (*provider) Capabilities() terrarium.Capabilities { return terrarium.Capabilities{} }
+func (p *provider) Capabilities() terrarium.Capabilities { return p.kind.capabilities() }
 
 // Ready implements [terrarium.Provider].
 func (p *provider) Ready(ctx context.Context) error {
-	if p.unusable != nil {
-		return p.unusable
+	if _, err := os.Stat(p.Stoma); err != nil {
+		return fault.New(fault.Unavailable, "the Stoma is missing: %w", err).WithHint("build tendril with `make`")
 	}
-	return p.daemon.ping(ctx)
+	_, err := p.supports(ctx)
+	return err
 }
 
 // Open implements [terrarium.Provider].
 func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (terrarium.Terrarium, error) {
-	if p.unusable != nil {
-		return nil, p.unusable
+	s, err := p.supports(ctx)
+	if err != nil {
+		return nil, err
 	}
-	b, err := p.draw(spec)
+	b, err := p.draw(spec, s)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +75,9 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (terrarium.Ter
 // maxConns is how many connections a Terrarium may have open to the outside of it.
 const maxConns = 1024
 
+// build makes the Terrarium and reads back what became of it.
 func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrarium, err error) {
-	t := &open{provider: p, spec: b.spec, limits: b.limits, dir: b.spec.Workspace.Dir, exceeded: make(chan terrarium.LimitName, 1)}
+	t := &open{provider: p, print: b, exceeded: make(chan terrarium.LimitName, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
@@ -77,36 +86,17 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err := writeFiles(b); err != nil {
 		return nil, err
 	}
-	if t.id, err = p.create(ctx, b); err != nil {
+	if err := t.start(ctx); err != nil {
 		return nil, err
-	}
-	conn, out, err := p.daemon.attach(ctx, t.id)
-	if err != nil {
-		return nil, err
-	}
-	t.carrier = &carrier{conn: conn, out: out, stderr: &tail{}}
-	if err := p.daemon.start(ctx, t.id); err != nil {
-		return nil, err
-	}
-	if t.stoma, err = stoma.Connect(ctx, t.carrier, stoma.Options{Conn: b.spec.ServeConn, MaxConns: maxConns}); err != nil {
-		return nil, t.diagnose(ctx, err)
 	}
 	if err := t.plant(ctx); err != nil {
+		return nil, t.diagnose(ctx, err)
+	}
+	if err := t.readBack(ctx); err != nil {
 		return nil, err
 	}
+	t.startWatching()
 	return t, nil
-}
-
-// create makes the container, of an image that the daemon has by then.
-func (p *provider) create(ctx context.Context, b blueprint) (string, error) {
-	id, err := p.daemon.create(ctx, b.name, b.config, b.host)
-	if !errors.Is(err, errNoImage) {
-		return id, err
-	}
-	if err := p.bring(ctx, b.image); err != nil {
-		return "", err
-	}
-	return p.daemon.create(ctx, b.name, b.config, b.host)
 }
 
 func writeFiles(b blueprint) error {
@@ -124,22 +114,68 @@ func writeFiles(b blueprint) error {
 // open is one Terrarium of this wall.
 type open struct {
 	provider *provider
-	spec     terrarium.Spec
-	limits   limits
-	dir      string
-	id       string
+	print    blueprint
+	id       string // of the container; "" before there is one
 	carrier  *carrier
 	stoma    *stoma.Client
+	group    *cgroup.Other
+	first    *confine.Held // PID 1 inside, or the sandbox; nil when it could not be held
 	exceeded chan terrarium.LimitName
+	monitor  *confine.Monitor
 
-	closing  sync.Once
-	closeErr error
+	stopWatching func() // waits for the monitor
+	closing      sync.Once
+	closeErr     error
 }
 
 func (t *open) Stoma() *stoma.Client                 { return t.stoma }
 func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
-func (t *open) Usage() terrarium.Usage               { return terrarium.Usage{} }
-func (t *open) Boundary() []terrarium.Row            { return nil }
+func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
+func (t *open) Boundary() []terrarium.Row            { return t.boundary() }
+
+// start makes and starts the container, and shakes hands with the Stoma in it.
+func (t *open) start(ctx context.Context) (err error) {
+	d := t.provider.daemon
+	if t.id, err = t.provider.create(ctx, t.print); err != nil {
+		return err
+	}
+	conn, out, err := d.attach(ctx, t.id)
+	if err != nil {
+		return err
+	}
+	t.carrier = &carrier{conn: conn, out: out, stderr: &tail{}}
+	if err := d.start(ctx, t.id); err != nil {
+		return err
+	}
+	if t.stoma, err = stoma.Connect(ctx, t.carrier, stoma.Options{Conn: t.print.spec.ServeConn, MaxConns: maxConns}); err != nil {
+		return t.diagnose(ctx, err)
+	}
+	return nil
+}
+
+// createTime bounds the making of a container. It is not given up with the caller: whether
+// there is one has to be known, or nobody would remove it.
+const createTime = 30 * time.Second
+
+// create makes the container, of an image that the daemon has by then.
+func (p *provider) create(ctx context.Context, b blueprint) (string, error) {
+	make := func() (string, error) {
+		if err := ctx.Err(); err != nil {
+			return "", fmt.Errorf("opening the container: %w", context.Cause(ctx))
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
+		defer cancel()
+		return p.daemon.create(ctx, b.name, b.config, b.host)
+	}
+	id, err := make()
+	if !errors.Is(err, errNoImage) {
+		return id, err
+	}
+	if err := p.bring(ctx, b.image); err != nil {
+		return "", err
+	}
+	return make()
+}
 
 // plant brings the base into the workspace.
 func (t *open) plant(ctx context.Context) error {
@@ -147,51 +183,81 @@ func (t *open) plant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close()
 	written := make(chan error, 1)
-	go func() { written <- errors.Join(writeTree(w, t.spec.Workspace.Image), w.Close()) }()
+	go func() { written <- errors.Join(writeTree(w, t.print.spec.Workspace.Image), w.Close()) }()
 	err = t.stoma.Plant(ctx, r)
-	r.Close()
-	return errors.Join(err, <-written)
+	r.Close() // whoever writes ends
+	if writeErr := <-written; err == nil {
+		err = writeErr
+	}
+	return err
 }
 
-// diagnose turns a failure to start into what a person can act on.
+// readBack compares the container with what was asked for: as the daemon has it, as the
+// host's kernel has it, and as it is met from inside.
+func (t *open) readBack(ctx context.Context) error {
+	got, err := t.provider.daemon.inspect(ctx, t.id)
+	if err != nil {
+		return err
+	}
+	if err := t.print.readBack(got); err != nil {
+		return err
+	}
+	if t.group, err = t.print.readBackOutside(t.id, got.State.Pid); err != nil {
+		return err
+	}
+	// Without the right to signal it, only the daemon can end it.
+	t.first, _ = confine.Hold(got.State.Pid)
+	seen, err := t.look(ctx, t.print.places())
+	if err != nil {
+		return err
+	}
+	return t.print.compare(seen)
+}
+
+// diagnose turns a failure to start into what a person can act on. What the Stoma said is
+// what it met inside and refused.
 func (t *open) diagnose(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("opening the container: %w", context.Cause(ctx))
 	}
 	said := strings.TrimSpace(t.carrier.stderr.String())
-	return fault.New(fault.Unavailable, "the container did not start: %w (it said: %q)", err, said)
+	if _, refusal, ok := strings.Cut("\n"+said, "\nstoma: "); ok {
+		return fault.New(fault.BrokenBoundary, "the Stoma does not work in what was made for it: %s: %w", refusal, err)
+	}
+	if said != "" {
+		err = fmt.Errorf("%w (it said: %q)", err, said)
+	}
+	return fault.New(fault.Unavailable, "the container did not start: %w", err)
+}
+
+// kill ends the container's processes at once, with or without the daemon.
+func (t *open) kill() {
+	if t.first != nil {
+		_ = t.first.Signal(unix.SIGKILL) // an ordinary user may not; then it ends with its stream
+	}
+	t.carrier.Close()
 }
 
 // Close implements [terrarium.Terrarium].
 func (t *open) Close(ctx context.Context) error {
 	t.closing.Do(func() {
+		if t.stopWatching != nil {
+			t.stopWatching()
+		}
+		if t.carrier != nil {
+			t.kill()
+		}
 		if t.stoma != nil {
 			t.stoma.Close()
-		} else if t.carrier != nil {
-			t.carrier.Close()
 		}
-		var err error
+		if t.first != nil {
+			t.first.Release()
+		}
 		if t.id != "" {
-			err = t.provider.daemon.remove(ctx, t.id)
+			t.closeErr = t.provider.end(ctx, t.id)
 		}
-		t.closeErr = errors.Join(err, removeRemains(t.dir))
+		t.closeErr = errors.Join(t.closeErr, removeRemains(t.print.spec.Workspace.Dir))
 	})
 	return t.closeErr
 }
-
-// Sweep implements [terrarium.Provider].
-func (p *provider) Sweep(ctx context.Context, run, dir string) error {
-	found, err := p.daemon.labelled(ctx, map[string]string{labelSite: p.Site, labelRun: run})
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, c := range found {
-		errs = append(errs, p.daemon.remove(ctx, c.ID))
-	}
-	return errors.Join(append(errs, removeRemains(dir))...)
-}
-
-func removeRemains(dir string) error { return os.RemoveAll(filepath.Join(dir, "docker")) }

@@ -162,7 +162,7 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err := b.bundle.write(b.view, b.oci); err != nil {
 		return nil, err
 	}
-	if t.confinement, err = confine.New(b.spec.Run, backstop(b.limits)); err != nil {
+	if t.confinement, err = confine.New(b.spec.Run, confine.Backstop(b.limits)); err != nil {
 		return nil, err
 	}
 	pid := t.process.cmd.Process.Pid

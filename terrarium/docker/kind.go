@@ -1,0 +1,67 @@
+//go:build linux
+
+package docker
+
+import (
+	"strings"
+
+	"tendril/probe"
+	"tendril/terrarium"
+)
+
+// kind is what one wall of this package differs from another in.
+type kind struct {
+	name      string
+	primitive string
+	runtime   string // as the daemon calls it
+	remedy    string // what to do when the daemon does not have it
+	seals     []string
+
+	// kernel refuses a container that sees another kernel than it has to, by its
+	// /proc/version.
+	kernel func(version string) bool
+	// own says that the container has a kernel of its own: what it sees of namespaces,
+	// inodes and system calls is that kernel's, and its processes on the host are the wall's.
+	own bool
+}
+
+func sealsOf(more ...string) []string {
+	return append([]string{
+		probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.Capabilities,
+		probe.RootReadonly, probe.Devices, probe.Processes, probe.Limits,
+	}, more...)
+}
+
+var runc = kind{
+	name:      "docker",
+	primitive: "namespaces and control groups, made by a Docker daemon of this host",
+	runtime:   "runc",
+	remedy:    "it comes with Docker: look at the daemon's configuration",
+	seals:     sealsOf(probe.User, probe.PID1),
+	kernel:    func(version string) bool { return strings.Contains(version, "Linux version") },
+}
+
+var gvisor = kind{
+	name:      "gvisor",
+	primitive: "gVisor's user-space kernel, started by a Docker daemon of this host",
+	runtime:   "runsc",
+	remedy:    "register it: `tendril terrarium setup gvisor`",
+	seals:     sealsOf(probe.User, probe.KernelSurface),
+	kernel: func(version string) bool {
+		return strings.Contains(version, "gVisor") || strings.Contains(version, "gvisor")
+	},
+	own: true,
+}
+
+// capabilities are the same for all of them but for what keeps a limit.
+func (k kind) capabilities() terrarium.Capabilities {
+	c := terrarium.Capabilities{
+		Primitive: k.primitive, Runtime: "container", SharedKernel: !k.own, Seals: k.seals,
+		Fields: map[string]terrarium.Enforcement{},
+	}
+	for _, field := range terrarium.Fields() {
+		c.Fields[field] = terrarium.ByHost
+	}
+	c.Fields["Disk"] = terrarium.Sampled
+	return c
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package docker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"tendril/terrarium"
+	"tendril/terrarium/confine"
+)
+
+// startWatching looks at the control group of the container, or asks the daemon where it
+// cannot be seen from here.
+func (t *open) startWatching() {
+	limits := t.print.limits
+	if !t.print.kind.own {
+		// The kernel keeps it, and says when it did: a look that comes sooner changes nothing.
+		limits.Memory = math.MaxInt64
+	}
+	t.monitor = &confine.Monitor{
+		Limits: limits, Exceeded: t.exceeded, Kill: t.kill, CPUSampled: limits.CPUs > 0 && !t.print.support.cpus,
+		Memory: t.memory, Look: t.lookAround,
+	}
+	t.stopWatching = t.monitor.Start()
+}
+
+func (t *open) memory() (int64, error) {
+	u, err := t.group.Usage()
+	return u.Memory, err
+}
+
+// lookAround is what the container uses, and whether its kernel met a limit.
+func (t *open) lookAround(ctx context.Context, memory int64) (terrarium.Usage, terrarium.LimitName) {
+	usage := terrarium.Usage{Memory: memory}
+	u, err := t.group.Usage()
+	if err == nil {
+		usage.CPU = u.CPU
+	}
+	events, err := t.group.Events()
+	if err == nil && events.OOMKills > 0 {
+		return usage, terrarium.LimitMemory
+	}
+	if err == nil && events.PidsMax > 0 && !t.print.kind.own {
+		return usage, terrarium.LimitPids
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	stat, err := t.stoma.Stat(ctx)
+	if err != nil {
+		return usage, ""
+	}
+	usage.Processes = stat.Processes
+	switch {
+	case stat.AtMax > 0:
+		return usage, terrarium.LimitPids
+	case stat.ScratchFull():
+		return usage, terrarium.LimitDisk
+	}
+	return usage, ""
+}
