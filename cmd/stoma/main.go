@@ -18,6 +18,12 @@ func main() {
 	switch os.Args[1] {
 	case "init":
 		os.Exit(guest.Main(os.Args[2:]))
+	case "machine":
+		os.Exit(guest.Machine(os.Args[2:]))
+	case "look":
+		os.Exit(guest.Look(os.Args[2:]))
+	case "host":
+		os.Exit(guest.Host(os.Args[2:]))
 	case "probe":
 		os.Exit(probe.Main(os.Args[2:]))
 	default:
@@ -26,6 +32,6 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET] [--writable DIR]... [--pids N] [--listen NAME=PORT]...\n       stoma probe ID...")
+	fmt.Fprintln(os.Stderr, "usage: stoma init --user UID:GID [--overlay LOWER:SCRATCH:TARGET | --plain TARGET --disk BYTES] [--writable DIR]... [--pids N] [--listen NAME=PORT]...\n       stoma machine CARRIER\n       stoma look PATH...\n       stoma probe ID...")
 	os.Exit(2)
 }
