@@ -46,14 +46,22 @@ func flock(f *os.File, how int) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 }
 
-// Wait waits for an exclusive lock, and no longer than ctx lasts.
+// Wait waits for an exclusive lock, and no longer than ctx lasts. Who has it may
+// remove the file before giving it back.
 func Wait(ctx context.Context, path string) (*os.File, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		f, err := Lock(path, unix.LOCK_EX|unix.LOCK_NB)
-		if f != nil || err != nil {
-			return f, err
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
+			if isAt(f, path) {
+				return f, nil
+			}
+			f.Close() // its last owner removed it, and somebody may hold the next one
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -77,13 +85,18 @@ func Open(path string) (*os.File, error) {
 		if f, err = flock(f, unix.LOCK_SH); err != nil {
 			return nil, err
 		}
-		held, err1 := f.Stat()
-		there, err2 := os.Stat(path)
-		if err1 == nil && err2 == nil && os.SameFile(held, there) {
+		if isAt(f, path) {
 			return f, nil
 		}
 		f.Close() // it was evicted between opening and locking
 	}
+}
+
+// isAt reports whether an open file is what a path names.
+func isAt(f *os.File, path string) bool {
+	held, err1 := f.Stat()
+	there, err2 := os.Stat(path)
+	return err1 == nil && err2 == nil && os.SameFile(held, there)
 }
 
 // Used makes a file that is held the most recently used one. Nothing but the

@@ -72,11 +72,17 @@ func configuration(data []byte, layers int) (*v1.ConfigFile, error) {
 		return nil, fault.New(fault.Invalid, "the image is for %.100q, and this host runs linux/%s", c.OS+"/"+c.Architecture, runtime.GOARCH).
 			WithHint("name an image for linux/%s", runtime.GOARCH)
 	}
-	if c.RootFS.Type != "layers" || len(c.RootFS.DiffIDs) != layers {
+	if c.RootFS.Type != "layers" {
+		return nil, fault.New(fault.Invalid, "the root file system of the image is of the type %.100q, and layers are taken", c.RootFS.Type)
+	}
+	if len(c.RootFS.DiffIDs) != layers {
 		return nil, fault.New(fault.Invalid, "the configuration of the image names %d layers, and the image has %d", len(c.RootFS.DiffIDs), layers)
 	}
 	return c, nil
 }
+
+// errSource is that a part of an image could not be read to its end, whatever is in it.
+var errSource = errors.New("the image could not be read")
 
 // verified reads what has to have a size and digest.
 type verified struct {
@@ -94,6 +100,9 @@ func (v *verified) Read(p []byte) (int, error) {
 	v.sum.Write(p[:n])
 	if v.left -= int64(n); v.left < 0 {
 		return 0, errors.New("it is longer than it should be")
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", errSource, err)
 	}
 	return n, err
 }
@@ -158,9 +167,10 @@ func (f *flattener) apply(ctx context.Context, b blob, diffID string) error {
 	}
 	defer stored.Close()
 	whole := &verified{r: stored, ctx: ctx, sum: sha256.New(), left: b.size}
+	f.n++
 	plain, done, err := decompress(whole)
 	if err != nil {
-		return fmt.Errorf("layer %d of the image: %w", f.n+1, err)
+		return f.refuse("", err)
 	}
 	defer done()
 	sum := sha256.New()
@@ -171,7 +181,7 @@ func (f *flattener) apply(ctx context.Context, b blob, diffID string) error {
 	// What follows the end of the tar is part of the digests.
 	for _, rest := range []io.Reader{in, whole} {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
-			return fmt.Errorf("layer %d of the image: %w", f.n, err)
+			return f.refuse("", err)
 		}
 	}
 	err = whole.check(b.digest)
@@ -179,7 +189,7 @@ func (f *flattener) apply(ctx context.Context, b blob, diffID string) error {
 		err = fmt.Errorf("its uncompressed digest is %s, and the configuration says %.100s", digestOf(sum), diffID)
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, "layer %d of the image: %w", f.n, err)
+		return f.refuse("", err)
 	}
 	return nil
 }

@@ -38,22 +38,26 @@ type flattener struct {
 	*tree
 	spool  *spool
 	out    LeftOut
-	n      int   // the layer's number
+	n      int   // the number of the layer that is being applied, from 1
 	stream int64 // bytes that all layers together may still have, uncompressed
 }
 
-// refuse says which entry of which layer is not taken, and why.
-func (f *flattener) refuse(name string, err error) error {
-	switch {
-	case errors.Is(err, errMany), errors.Is(err, errLarge), errors.Is(err, errSpool):
-		return err
+// refuse says which layer, or entry of one, is not taken, and why. What is not the
+// layer's own fault is left to [Store.explain].
+func (f *flattener) refuse(entry string, err error) error {
+	for _, other := range []error{errMany, errLarge, errSpool, errSource, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, other) {
+			return err
+		}
 	}
-	return fault.New(fault.Invalid, "layer %d of the image: entry %.300q: %w", f.n, name, err)
+	if entry == "" {
+		return fault.New(fault.Invalid, "layer %d of the image: %w", f.n, err)
+	}
+	return fault.New(fault.Invalid, "layer %d of the image: entry %.300q: %w", f.n, entry, err)
 }
 
-// layer applies one more layer, an uncompressed tar.
+// layer applies an uncompressed tar as layer number n.
 func (f *flattener) layer(ctx context.Context, r io.Reader) error {
-	f.n++
 	in := tar.NewReader(r)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -64,7 +68,7 @@ func (f *flattener) layer(ctx context.Context, r io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("layer %d of the image: %w", f.n, err)
+			return f.refuse("", err)
 		}
 		if f.left--; f.left < 0 {
 			return errMany

@@ -57,10 +57,13 @@ func (l layout) small(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err == nil && len(data) > maxManifest {
-		err = fault.New(fault.Invalid, "the OCI layout %s: %s has more than %d bytes", l.dir, path, maxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSource, err)
 	}
-	return data, err
+	if len(data) > maxManifest {
+		return nil, fault.New(fault.Invalid, "the OCI layout %s: %s has more than %d bytes", l.dir, path, maxManifest)
+	}
+	return data, nil
 }
 
 func (l layout) blob(_ context.Context, d v1.Descriptor) (io.ReadCloser, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -110,6 +111,13 @@ func forPlatform(list []v1.Descriptor) (v1.Descriptor, error) {
 		WithHint("it is there for %.300s", strings.Join(append(slices.Compact(offered), fmt.Sprintf("%d unnamed platforms", len(unknown))), ", "))
 }
 
+// layerTypes are the media types of layers that are taken. How one is compressed is
+// looked at; one that an image only refers to, or that is encrypted, is not taken.
+var layerTypes = []types.MediaType{
+	types.OCIUncompressedLayer, types.OCILayer, types.OCILayerZStd,
+	types.DockerUncompressedLayer, types.DockerLayer, types.DockerUncompressedLayer + ".zstd",
+}
+
 // content finds what a manifest names.
 func (e *envelope) content(ctx context.Context, b blobs) (*content, error) {
 	if e.Config == nil || !e.Config.MediaType.IsConfig() {
@@ -123,7 +131,7 @@ func (e *envelope) content(ctx context.Context, b blobs) (*content, error) {
 		if !isDigest(l.Digest.String()) || l.Size < 0 {
 			return nil, fault.New(fault.Invalid, "a layer of the image has the digest %s and the size %d", l.Digest, l.Size)
 		}
-		if !l.MediaType.IsLayer() || !l.MediaType.IsDistributable() {
+		if !slices.Contains(layerTypes, l.MediaType) {
 			return nil, fault.New(fault.Invalid, "a layer of the image is of the type %.200q, which is not taken", l.MediaType)
 		}
 		c.layers = append(c.layers, blob{digest: l.Digest.String(), size: l.Size,
@@ -135,10 +143,13 @@ func (e *envelope) content(ctx context.Context, b blobs) (*content, error) {
 	}
 	defer r.Close()
 	whole := &verified{r: r, ctx: ctx, sum: sha256.New(), left: e.Config.Size}
-	if c.config, err = io.ReadAll(whole); err != nil {
-		return nil, fmt.Errorf("the configuration of the image: %w", err)
+	if c.config, err = io.ReadAll(whole); err == nil {
+		err = whole.check(e.Config.Digest.String())
 	}
-	if err := whole.check(e.Config.Digest.String()); err != nil {
+	if errors.Is(err, errSource) {
+		return nil, err
+	}
+	if err != nil {
 		return nil, fault.New(fault.Invalid, "the configuration of the image: %w", err)
 	}
 	return c, nil

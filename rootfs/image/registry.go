@@ -27,7 +27,7 @@ type registry struct {
 
 func newRegistry(ref name.Reference, t http.RoundTripper) (*registry, error) {
 	if t == nil {
-		return nil, fault.New(fault.Denied, "image %s: registries may not be asked here", ref).
+		return nil, fault.New(fault.Denied, "registries may not be asked here").
 			WithHint("name an OCI layout or an archive of docker save, or the digest of an image that is in the store")
 	}
 	puller, err := remote.NewPuller(remote.WithTransport(encrypted{t}), remote.WithAuth(authn.Anonymous), remote.WithJobs(1))
@@ -107,14 +107,14 @@ func (r *registry) explain(ref name.Reference, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &known):
-		return fault.New(known.Kind, "image %s: %w", ref, known).WithRule(known.Rule).WithHint("%s", known.Hint)
+		return known
 	case !errors.As(err, &answer):
-		return fault.New(fault.Unavailable, "image %s: %w", ref, err)
+		return fault.New(fault.Unavailable, "asking the registry for %s: %w", ref.Identifier(), err)
 	case answer.StatusCode == http.StatusNotFound:
-		return fault.New(fault.NotFound, "image %s: the registry has none", ref)
+		return fault.New(fault.NotFound, "the registry has no %s", ref.Identifier())
 	case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
-		return fault.New(fault.Denied, "image %s: the registry gives it to nobody without credentials (status %d)", ref, answer.StatusCode).
+		return fault.New(fault.Denied, "the registry gives it to nobody without credentials (status %d)", answer.StatusCode).
 			WithHint("registries are asked anonymously: save the image to a file, and name that")
 	}
-	return fault.New(fault.Unavailable, "image %s: the registry answers with status %d", ref, answer.StatusCode)
+	return fault.New(fault.Unavailable, "the registry answers %s with status %d", ref.Identifier(), answer.StatusCode)
 }

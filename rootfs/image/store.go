@@ -123,7 +123,7 @@ func (s *Store) Resolve(ctx context.Context, ref string) (string, error) {
 	}
 	l, done, err := s.locate(ctx, r)
 	if err != nil {
-		return "", err
+		return "", s.explain(ref, err)
 	}
 	done()
 	return l.digest, nil
@@ -149,11 +149,11 @@ func (s *Store) Get(ctx context.Context, ref string) (image Image, release func(
 	}
 	l, done, err := s.locate(ctx, r)
 	if err != nil {
-		return Image{}, nil, err
+		return Image{}, nil, s.explain(ref, err)
 	}
 	defer done()
 	if image, release, err = s.getLocated(ctx, l); err != nil {
-		return Image{}, nil, fmt.Errorf("image %s: %w", ref, hold.NoSpace(err, s.dir))
+		return Image{}, nil, s.explain(ref, err)
 	}
 	if err := s.remember(l.index, l.digest); err != nil {
 		release()
@@ -331,11 +331,11 @@ func (s *Store) unpack(ctx context.Context, l *located, scratch, path string, re
 	}
 	for i, layer := range c.layers {
 		if err := f.apply(ctx, layer, config.RootFS.DiffIDs[i].String()); err != nil {
-			return s.explain(err)
+			return err
 		}
 	}
 	if err := f.addPlaces(s.places); err != nil {
-		return s.explain(err)
+		return err
 	}
 	f.out.Env = record.LeftOut.Env
 	record.LeftOut = f.out
@@ -343,15 +343,22 @@ func (s *Store) unpack(ctx context.Context, l *located, scratch, path string, re
 	return err
 }
 
-// explain names the bound that an image exceeds.
-func (s *Store) explain(err error) error {
+// explain makes a fault of what is wrong with the whole of an image, with its source
+// or with the disk.
+func (s *Store) explain(ref string, err error) error {
+	var known *fault.Error
 	switch {
 	case errors.Is(err, errMany):
-		return fault.New(fault.Invalid, "the image has more than %d entries", s.opts.Limits.Entries)
+		err = fault.New(fault.Invalid, "it has more than %d entries", s.opts.Limits.Entries)
 	case errors.Is(err, errLarge):
-		return fault.New(fault.Invalid, "the image has more than %d bytes of content", s.opts.Limits.Bytes)
+		err = fault.New(fault.Invalid, "it has more than %d bytes of content", s.opts.Limits.Bytes)
+	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errSource):
+		err = fault.New(fault.Unavailable, "%w", err)
+	default:
+		err = hold.NoSpace(err, s.dir)
 	}
-	return err
+	return fmt.Errorf("image %.300q: %w", ref, err)
 }
 
 // discard removes the directory of an image that is of no use, unless somebody uses it.

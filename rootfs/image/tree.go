@@ -122,8 +122,11 @@ func (t *tree) enter(path string, layer int) (way, error) {
 		case !ok:
 			w = append(w, step{name, t.newDir(layer), false})
 		case c.isLink():
-			if followed++; followed > maxFollowed || len(c.target)+len(rest) > 2*maxPath {
+			if followed++; followed > maxFollowed {
 				return nil, errLoop
+			}
+			if len(c.target)+len(rest) > 2*maxPath {
+				return nil, errDeep
 			}
 			if strings.HasPrefix(c.target, "/") {
 				w = w[:1]
