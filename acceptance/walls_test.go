@@ -1,0 +1,82 @@
+package acceptance_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"tendril/capability"
+	"tendril/rootfs/image/imagetest"
+	"tendril/run"
+)
+
+// smallProgram makes a repository with a Go program that has a test.
+const smallProgram = `git init -q -b main "$1" && cd "$1" &&
+printf 'module small\n\ngo 1.21\n' >go.mod &&
+printf 'package main\n\nfunc double(n int) int { return 2 * n }\n\nfunc main() { println(double(21)) }\n' >main.go &&
+printf 'package main\n\nimport "testing"\n\nfunc TestDouble(t *testing.T) {\n\tif double(21) != 42 {\n\t\tt.Fatal("no")\n\t}\n}\n' >main_test.go &&
+git add -A && git commit -qm base`
+
+// buildTestCommit is what a Sprout does with it, whatever the wall.
+const buildTestCommit = `set -e
+go build -o built .
+test "$(./built 2>&1)" = 42
+go test ./...
+rm built
+mkdir -p notes
+printf 'built and tested\n' >notes/result.txt
+printf '#!/bin/sh\n' >run.sh && chmod +x run.sh
+ln -s notes/result.txt latest
+git add -A
+git -c user.name=sprout -c user.email=sprout@localhost commit -qm work`
+
+// TestSameScriptEverywhere: one Sprout, unchanged, gives the same Fruit behind every wall
+// that is ready here, from each root file system that the wall takes.
+func TestSameScriptEverywhere(t *testing.T) {
+	g := newGarden(t)
+	g.repo = g.repo + "-small"
+	g.shell(smallProgram, g.repo)
+	var fruit, first string
+	for _, wall := range g.walls(t) {
+		for _, root := range wall.Roots {
+			name := wall.Provider + " " + root
+			t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+				g := g.in(t)
+				flags := []string{"--provider", wall.Provider}
+				if root == "image" {
+					flags = append(flags, "--image", "oci:"+imagetest.WithGo(t))
+				}
+				record := g.record(g.growWell(buildTestCommit, flags...))
+				if record.State != run.Fruited || record.Commit == nil || *record.Provider != wall.Provider {
+					t.Fatalf("%+v", record)
+				}
+				tree := g.git("rev-parse", *record.Commit+"^{tree}")
+				if fruit == "" {
+					fruit, first = tree, name
+				}
+				if tree != fruit {
+					t.Errorf("the Fruit of %s differs from that of %s:\n%s", name, first, g.git("diff", fruit, tree))
+				}
+			})
+		}
+	}
+}
+
+// walls are those that are ready here, but for the host.
+func (g *garden) walls(t *testing.T) []capability.Terrarium {
+	t.Helper()
+	var all []capability.Terrarium
+	if err := json.Unmarshal([]byte(g.succeed("terrarium", "list", "--json").stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(wall capability.Terrarium) bool {
+		if wall.Runtime == capability.Host {
+			return true
+		}
+		if !wall.Ready {
+			t.Run(wall.Provider, func(t *testing.T) { t.Skip(*wall.Reason) })
+		}
+		return !wall.Ready
+	})
+}
