@@ -208,6 +208,9 @@ var ownKinds = map[string]bool{
 	"cgroup": true, "cgroup2": true,
 }
 
+// ownDrive are file systems that a kernel of the Terrarium's own has on a drive of its own.
+var ownDrive = map[string]bool{"ext4": true}
+
 func writableMounts() Result {
 	all := mounts()
 	if len(all) == 0 {
@@ -215,7 +218,7 @@ func writableMounts() Result {
 	}
 	var t tried
 	for _, m := range all {
-		if !m.readonly() && !ownKinds[m.kind] {
+		if !m.readonly() && !ownKinds[m.kind] && !(ownDrive[m.kind] && ownKernel()) {
 			t.leak(m.target + " (" + m.kind + ")")
 		}
 	}

@@ -34,6 +34,9 @@ func whichKernel() Result {
 	if gvisor() {
 		return sealed("gVisor, which calls itself %s", release)
 	}
+	if ownKernel() {
+		return sealed("Linux %s, started for this Terrarium alone", release)
+	}
 	return leak("Linux %s", release)
 }
 

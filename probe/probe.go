@@ -16,6 +16,8 @@
 package probe
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"time"
@@ -56,6 +58,17 @@ const ExpectedUser = "TENDRIL_PROBE_USER"
 // that the root file system is an image. What lies on it came with the image then, and only
 // what is mounted over it can be the host's.
 const ImageRoot = "TENDRIL_PROBE_IMAGE"
+
+// HostBoot is a variable that tells the probes which start of a kernel the host's is, as
+// [BootDigest] of its boot id. One that started by itself is not the host's; without the
+// variable no kernel is known to have.
+const HostBoot = "TENDRIL_PROBE_HOST_BOOT"
+
+// BootDigest is a boot id, as /proc/sys/kernel/random/boot_id has it, in a form that tells
+// nothing of the host.
+func BootDigest(id []byte) string {
+	return fmt.Sprintf("%x", sha256.Sum256(bytes.TrimSpace(id)))
+}
 
 // Probe is one thing to try. Run is called once per process; it may leave its thread
 // in another state and is therefore called on a thread of its own.

@@ -191,6 +191,14 @@ func gvisor() bool {
 	return err == nil && bytes.Contains(buf[:max(n, 0)], []byte("Starting gVisor"))
 }
 
+// ownKernel reports whether this is a kernel that was started for the Terrarium alone: it
+// is then the one of a virtual machine.
+func ownKernel() bool {
+	host := os.Getenv(HostBoot)
+	id, err := read("/proc/sys/kernel/random/boot_id")
+	return host != "" && err == nil && len(id) > 0 && BootDigest(id) != host
+}
+
 // errno names an error for a detail.
 func errno(err error) string {
 	var e unix.Errno

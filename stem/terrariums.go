@@ -110,7 +110,7 @@ func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeI
 	report := capability.ProbeReport{Provider: provider.Name(), Boundary: recordRows(box.Boundary()), Held: true}
 	for _, p := range probe.All() {
 		capability.Progress(ctx, "probing "+p.ID, 0, 0)
-		result := runProbe(ctx, box.Stoma(), spec.Env, p)
+		result := runProbe(ctx, box.Stoma(), terrarium.ProbeEnv(spec, box.Boundary()), p)
 		verdict := string(result.Status)
 		switch declared := slices.Contains(provider.Capabilities().Seals, p.Seal); {
 		case result.Status == probe.Sealed || result.Status == probe.NotApplicable:

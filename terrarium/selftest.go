@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -18,11 +19,15 @@ const selfTestTime = 20 * time.Second
 
 // ProbeEnv is the environment in which probes are started inside. It is fixed, whatever
 // the Sprout's will be: they look for variables that nobody declared. It tells them what
-// they cannot know: the account that was applied, and whose files the root has.
+// they cannot know: the account that was applied, whose files the root has, and which start
+// of a kernel the host's is.
 func ProbeEnv(spec Spec, rows []Row) []string {
 	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sprout", "TMPDIR=/tmp", probe.ExpectedUser + "=" + appliedUser(rows)}
 	if spec.Rootfs.Image != nil {
 		env = append(env, probe.ImageRoot+"=1")
+	}
+	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		env = append(env, probe.HostBoot+"="+probe.BootDigest(id))
 	}
 	return env
 }
