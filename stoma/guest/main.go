@@ -47,8 +47,11 @@ const Version = "1"
 
 // Main runs `stoma init` with the arguments that follow init, and returns its
 // exit status. It speaks on the descriptors 0 and 1 and returns when they end.
-func Main(args []string) int {
-	if err := run(args); err != nil {
+func Main(args []string) int { return report(run(args)) }
+
+// report says how it ended, and returns the exit status.
+func report(err error) int {
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "stoma: %v\n", err)
 		return 1
 	}
@@ -63,6 +66,15 @@ func run(args []string) error {
 	if os.Getpid() != 1 {
 		return errors.New("init has to be PID 1 of its PID namespace, because it ends every process that it can see")
 	}
+	if cfg.plain == "" {
+		return begin(cfg, func(identity) error { return dropPrivileges() })
+	}
+	return begin(cfg, holdNothing)
+}
+
+// begin makes this process ready for the Sprout and serves its carrier. Settle gives up what
+// this process must not hold while the Sprout runs, or sees that it holds nothing.
+func begin(cfg config, settle func(sprout identity) error) (err error) {
 	var victim *victim
 	if cfg.plain != "" {
 		if victim, err = preferCommands(); err != nil {
@@ -84,12 +96,7 @@ func run(args []string) error {
 		return err
 	}
 	sv.reaper.victim = victim
-	if cfg.plain != "" {
-		err = holdNothing(sv.sprout)
-	} else {
-		err = dropPrivileges()
-	}
-	if err != nil {
+	if err := settle(sv.sprout); err != nil {
 		return err
 	}
 	return sv.serve(carrier)
@@ -142,7 +149,16 @@ func prepare(cfg config) (*server, error) {
 	return sv, nil
 }
 
+// parse reads the command line of an account that is named.
 func parse(args []string) (config, error) {
+	cfg, err := parseFlags(args)
+	if err == nil && cfg.uid == 0 {
+		err = errors.New("--user UID:GID is missing")
+	}
+	return cfg, err
+}
+
+func parseFlags(args []string) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("init", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -212,9 +228,6 @@ func parse(args []string) (config, error) {
 	}
 	if flags.NArg() > 0 {
 		return config{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if cfg.uid == 0 {
-		return config{}, errors.New("--user UID:GID is missing")
 	}
 	switch scratch := cfg.pids > 0 || len(cfg.writable) > 0; {
 	case cfg.overlay != nil && cfg.plain != "":

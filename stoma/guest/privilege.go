@@ -20,9 +20,7 @@ import (
 // and to signal it.
 const keep = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
 
-// dropPrivileges gives up everything but keep, in every thread and for good: the
-// bounding set becomes empty and no_new_privs is set, so no exec gives anything
-// back. It needs a static binary: with cgo the runtime cannot reach all threads.
+// dropPrivileges gives up all groups, and every capability but keep.
 func dropPrivileges() error {
 	// What reaches all threads takes about a millisecond in gVisor, so it is done only
 	// where there is something to do. Threads have all of this from the first one.
@@ -31,6 +29,13 @@ func dropPrivileges() error {
 			return fmt.Errorf("drop supplementary groups: %w", err)
 		}
 	}
+	return dropCapabilities(keep)
+}
+
+// dropCapabilities gives up everything but keep, in every thread and for good: the
+// bounding set becomes empty and no_new_privs is set, so no exec gives anything
+// back. It needs a static binary: with cgo the runtime cannot reach all threads.
+func dropCapabilities(keep uint32) error {
 	if err := setNoNewPrivs(); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,38 +26,15 @@ import (
 type process struct {
 	cmd     *exec.Cmd
 	control *os.File       // closing it ends the sandbox
-	stream  stdio          // the Stoma's bytes
+	stream  confine.Pipes  // the Stoma's bytes
 	reports *bufio.Scanner // the keeper's
-	stderr  *tail
+	stderr  *confine.Tail
 	sentry  int // pids of the host; 0 before it runs
 	gofer   int
 	tasks   atomic.Pointer[keeper.Tasks] // what the sandbox's kernel counted last; nil before it did
 	exited  chan struct{}                // closed when the keeper has been reaped
 	once    sync.Once
 	target  atomic.Pointer[confine.Held] // the sentry again, for whoever kills it meanwhile
-}
-
-// stdio is the pipe pair that the Stoma speaks on.
-type stdio struct {
-	io.ReadCloser
-	io.WriteCloser
-}
-
-func (s stdio) Close() error {
-	return errors.Join(s.WriteCloser.Close(), s.ReadCloser.Close())
-}
-
-// carrierSize is the capacity of each pipe of the Stoma, in bytes: what anybody may
-// have (pipe(7)), and room for several of its batches.
-const carrierSize = 1 << 20
-
-// enlarge makes a pipe hold more, if it may: that is a matter of speed only, and an
-// account has only so much for its pipes.
-func enlarge(pipe *os.File) {
-	// Not Fd, which would make reading it block a thread.
-	if raw, err := pipe.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, carrierSize) })
-	}
 }
 
 // startKeeper starts the keeper, which waits for its order: it can be put under its
@@ -72,61 +48,44 @@ func startKeeper(program string) (*process, error) {
 		Setsid:     true, // Ctrl-C is for the Stem, which ends the run in order
 		Cloneflags: unix.CLONE_NEWNS,
 	}
-	if rootless() {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-		cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true}
-	}
-	p := &process{cmd: cmd, stderr: &tail{max: 8 << 10}, exited: make(chan struct{})}
+	confine.InUserNamespace(cmd.SysProcAttr, 0, 0)
+	p := &process{cmd: cmd, stderr: &confine.Tail{}, exited: make(chan struct{})}
 	cmd.Stderr = p.stderr
-	var ours, theirs []*os.File
-	pipe := func() (r, w *os.File, err error) {
-		if r, w, err = os.Pipe(); err == nil {
-			return r, w, nil
-		}
-		closeAll(ours)
-		closeAll(theirs)
-		return nil, nil, fault.New(fault.Unavailable, "opening a pipe for the sandbox: %w", err)
-	}
-	stdin, toStoma, err := pipe()
-	if err != nil {
+	var ends confine.Ends
+	if err := p.connect(&ends); err != nil {
+		ends.Close()
 		return nil, err
 	}
-	ours, theirs = append(ours, toStoma), append(theirs, stdin)
-	fromStoma, stdout, err := pipe()
-	if err != nil {
-		return nil, err
+	if err := cmd.Start(); err != nil {
+		ends.Close()
+		return nil, confine.StartError("the sandbox's keeper "+program, err)
 	}
-	ours, theirs = append(ours, fromStoma), append(theirs, stdout)
-	controlEnd, control, err := pipe()
-	if err != nil {
-		return nil, err
-	}
-	ours, theirs = append(ours, control), append(theirs, controlEnd)
-	status, statusEnd, err := pipe()
-	if err != nil {
-		return nil, err
-	}
-	ours, theirs = append(ours, status), append(theirs, statusEnd)
-
-	for _, end := range []*os.File{toStoma, fromStoma} {
-		enlarge(end)
-	}
-	cmd.Stdin, cmd.Stdout = stdin, stdout
-	cmd.ExtraFiles = []*os.File{controlEnd, statusEnd}
-	err = cmd.Start()
-	closeAll(theirs)
-	if err != nil {
-		closeAll(ours)
-		return nil, startError(program, err)
-	}
-	p.control, p.stream, p.reports = control, stdio{fromStoma, toStoma}, bufio.NewScanner(status)
+	ends.Started()
 	go func() {
 		cmd.Wait()
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// connect opens the pipes to the keeper.
+func (p *process) connect(ends *confine.Ends) error {
+	stdin, stdout, carrier, err := ends.Carrier()
+	if err != nil {
+		return err
+	}
+	controlEnd, control, err := ends.To()
+	if err != nil {
+		return err
+	}
+	statusEnd, status, err := ends.From()
+	if err != nil {
+		return err
+	}
+	p.cmd.Stdin, p.cmd.Stdout = stdin, stdout
+	p.cmd.ExtraFiles = []*os.File{controlEnd, statusEnd}
+	p.control, p.stream, p.reports = control, carrier, bufio.NewScanner(status)
+	return nil
 }
 
 // order tells the keeper what to keep, and waits until the sandbox runs.
@@ -207,14 +166,6 @@ func (p *process) diagnose(err error) error {
 	return fault.New(fault.Unavailable, "the gVisor sandbox did not start: %w", err)
 }
 
-func startError(program string, err error) error {
-	f := fault.New(fault.Unavailable, "starting the sandbox's keeper %s: %w", program, err)
-	if rootless() && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EUSERS)) {
-		return f.WithHint("%s", userNamespaceRemedy())
-	}
-	return f
-}
-
 // kill ends the sandbox from outside, at once.
 func (p *process) kill() {
 	p.once.Do(func() {
@@ -242,35 +193,4 @@ func (p *process) end(ctx context.Context) error {
 		<-p.exited
 		return fmt.Errorf("the sandbox's keeper did not end in time and was killed: %w", context.Cause(ctx))
 	}
-}
-
-func rootless() bool { return os.Geteuid() != 0 }
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
-}
-
-// tail keeps the last bytes written to it. It is safe for concurrent use.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-	max int
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - t.max; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }

@@ -22,8 +22,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -55,7 +53,7 @@ func (*provider) Capabilities() terrarium.Capabilities {
 		Runtime:   "container",
 		Seals: []string{
 			probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.User, probe.Capabilities,
-			probe.RootReadonly, probe.PID1, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
+			probe.RootReadonly, probe.PID1, probe.Devices, probe.Kernel, probe.KernelSurface, probe.Processes, probe.Limits,
 		},
 		Fields: map[string]terrarium.Enforcement{
 			"Run":                 terrarium.ByHost,
@@ -87,10 +85,7 @@ func (p *provider) Ready(context.Context) error {
 	if _, err := os.Stat(p.Stoma); err != nil {
 		return fault.New(fault.Unavailable, "the Stoma is missing: %w", err).WithHint("build tendril with `make`")
 	}
-	if rootless() {
-		return userNamespacesWork()
-	}
-	return nil
+	return confine.UserNamespacesWork()
 }
 
 // Open implements [terrarium.Provider].
@@ -236,40 +231,6 @@ func removeRemains(dir string) error {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
-}
-
-// userNamespacesWork says what keeps an ordinary user from opening a sandbox.
-func userNamespacesWork() error {
-	if remedy := userNamespaceRemedy(); remedy != unknownRemedy {
-		return fault.New(fault.Unavailable, "this host gives ordinary users no user namespace, and gVisor needs one").WithHint("%s", remedy)
-	}
-	return nil
-}
-
-const unknownRemedy = "run as root, or ask the administrator why unshare(CLONE_NEWUSER) is refused"
-
-// userNamespaceRemedy looks for the three switches that distributions have for
-// user namespaces (Documentation/admin-guide/sysctl/user.rst; the other two are
-// Debian's and Ubuntu's).
-func userNamespaceRemedy() string {
-	value := func(path string) (int, bool) {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return 0, false
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(data)))
-		return n, err == nil
-	}
-	if n, ok := value("/proc/sys/user/max_user_namespaces"); ok && n == 0 {
-		return "let an administrator run `sysctl user.max_user_namespaces=15000`"
-	}
-	if n, ok := value("/proc/sys/kernel/unprivileged_userns_clone"); ok && n == 0 {
-		return "let an administrator run `sysctl kernel.unprivileged_userns_clone=1`"
-	}
-	if n, ok := value("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"); ok && n != 0 {
-		return "let an administrator run `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or give tendril an AppArmor profile with `userns,`"
-	}
-	return unknownRemedy
 }
 
 // Boundary implements [terrarium.Terrarium].

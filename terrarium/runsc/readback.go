@@ -12,6 +12,7 @@ import (
 
 	"tendril/fault"
 	"tendril/rootfs"
+	"tendril/terrarium/confine"
 )
 
 // nobody is the uid that gVisor gives a sentry which needs no file of the host.
@@ -44,7 +45,7 @@ type expected struct {
 }
 
 func expectations() (sentry, gofer expected) {
-	if rootless() {
+	if confine.Rootless() {
 		uid := uint32(os.Getuid())
 		return expected{"sentry", uid, fileCapabilities | capSysPtrace}, expected{"gofer", uid, fileCapabilities | capSysChroot}
 	}

@@ -18,6 +18,7 @@ import (
 	"tendril/rootfs"
 	"tendril/stoma"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 	"tendril/terrarium/terrariumtest"
 )
 
@@ -67,7 +68,7 @@ func TestEachSealIsNeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	anotherDirectfs := "true"
-	if rootless() {
+	if confine.Rootless() {
 		anotherDirectfs = "false"
 	}
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tendril/fault"
+	"tendril/terrarium/confine"
 )
 
 // settings is every flag of gVisor that the boundary rests on, spelled out even
@@ -35,11 +36,11 @@ func settings(state string) map[string]string {
 		"in-sandbox-cgroup":       "v2",     // the Stoma counts and kills by it
 		"file-access":             "exclusive",
 		"file-access-mounts":      "exclusive",
-		"rootless":                fmt.Sprint(rootless()),
+		"rootless":                fmt.Sprint(confine.Rootless()),
 		// As root, direct access would leave the sentry host uid 0 with file
 		// capabilities; for an ordinary user it is the other way round: without
 		// it the sentry keeps CAP_SYS_ADMIN in its user namespace.
-		"directfs": fmt.Sprint(rootless()),
+		"directfs": fmt.Sprint(confine.Rootless()),
 	}
 }
 
