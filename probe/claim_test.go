@@ -75,7 +75,7 @@ func FuzzParse(f *testing.F) {
 
 func TestProbesAreWellFormed(t *testing.T) {
 	seals := map[string]bool{}
-	for _, s := range []string{Network, HostFiles, Descriptors, Environment, User, Capabilities, RootReadonly, PID1, Devices, KernelSurface, Processes, Limits} {
+	for _, s := range []string{Network, HostFiles, Descriptors, Environment, User, Accounts, Capabilities, RootReadonly, PID1, Devices, Kernel, KernelSurface, Processes, Limits} {
 		seals[s] = false
 	}
 	core := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 )
 
 var kernelProbes = []Probe{
-	{ID: "K32", Core: true, Dimension: "process", Seal: KernelSurface, What: "the kernel is not the host's", Run: whichKernel},
+	{ID: "K32", Core: true, Dimension: "process", Seal: Kernel, What: "the kernel is not the host's", Run: whichKernel},
 	{ID: "K04", Core: true, Dimension: "process", Seal: KernelSurface, What: "system calls to the host's kernel are filtered", Run: seccompFilter},
 	{ID: "K11", Dimension: "process", Seal: KernelSurface, What: "bpf(2) is closed", Run: bpf},
 	{ID: "K12", Dimension: "process", Seal: KernelSurface, What: "perf_event_open(2) is closed", Run: perfEvent},

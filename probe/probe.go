@@ -41,10 +41,12 @@ const (
 	Descriptors   = "descriptors"    // nothing open above 2
 	Environment   = "environment"    // nothing inherited
 	User          = "user"           // an account without power and without way to more
+	Accounts      = "accounts"       // no account is one of the host's kernel
 	Capabilities  = "capabilities"   // none held, none to be had
 	RootReadonly  = "root-readonly"  // the root file system cannot be written
 	PID1          = "pid1"           // the Stoma cannot be written to, killed or traced
 	Devices       = "devices"        // none but the harmless ones
+	Kernel        = "kernel"         // the kernel is not the host's
 	KernelSurface = "kernel-surface" // the dangerous system calls and sockets are closed
 	Processes     = "processes"      // nobody else's
 	Limits        = "limits"         // what can be used is bounded

@@ -16,7 +16,7 @@ var userProbes = []Probe{
 	{ID: "U03", Dimension: "process", Seal: User, What: "a setuid program gains nothing", Run: setuidProgram},
 	{ID: "U04", Core: true, Dimension: "process", Seal: User, What: "no user namespace in which the account is root", Run: userNamespace},
 	{ID: "K05", Dimension: "process", Seal: User, What: "no_new_privs is set", Run: noNewPrivs},
-	{ID: "K07", Dimension: "process", Seal: User, What: "root of the Terrarium is not root of the host's kernel", Run: uidMap},
+	{ID: "K07", Core: true, Dimension: "process", Seal: Accounts, What: "root of the Terrarium is not root of the host's kernel", Run: uidMap},
 }
 
 func identity() Result {

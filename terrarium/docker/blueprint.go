@@ -185,6 +185,8 @@ func (p *provider) hostConfig(b blueprint, view rootfs.View) (*container.HostCon
 		Init:           &init,
 		Tmpfs:          b.tmpfs(view),
 		Mounts:         mounts(view, p.Stoma, b),
+		MaskedPaths:    masked(),
+		ReadonlyPaths:  readonly,
 		Resources:      container.Resources{Ulimits: ulimits},
 	}
 	// What the daemon cannot keep it is not asked for: the rows say so.

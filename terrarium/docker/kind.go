@@ -28,7 +28,7 @@ type kind struct {
 func sealsOf(more ...string) []string {
 	return append([]string{
 		probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.Capabilities,
-		probe.RootReadonly, probe.Devices, probe.Processes, probe.Limits,
+		probe.User, probe.RootReadonly, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
 	}, more...)
 }
 
@@ -37,7 +37,7 @@ var runc = kind{
 	primitive: "namespaces and control groups, made by a Docker daemon of this host",
 	runtime:   "runc",
 	remedy:    "it comes with Docker: look at the daemon's configuration",
-	seals:     sealsOf(probe.User, probe.PID1),
+	seals:     sealsOf(probe.PID1),
 	kernel:    func(version string) bool { return strings.Contains(version, "Linux version") },
 }
 
@@ -46,22 +46,38 @@ var gvisor = kind{
 	primitive: "gVisor's user-space kernel, started by a Docker daemon of this host",
 	runtime:   "runsc",
 	remedy:    "register it: `tendril terrarium setup gvisor`",
-	seals:     sealsOf(probe.User, probe.KernelSurface),
+	seals:     sealsOf(probe.Kernel),
 	kernel: func(version string) bool {
 		return strings.Contains(version, "gVisor") || strings.Contains(version, "gvisor")
 	},
 	own: true,
 }
 
-// capabilities are the same for all of them but for what keeps a limit.
+// capabilities are the same for all of them but for the kernel.
 func (k kind) capabilities() terrarium.Capabilities {
-	c := terrarium.Capabilities{
+	return terrarium.Capabilities{
 		Primitive: k.primitive, Runtime: "container", SharedKernel: !k.own, Seals: k.seals,
-		Fields: map[string]terrarium.Enforcement{},
+		Fields: map[string]terrarium.Enforcement{
+			"Run":                 terrarium.ByHost,
+			"Rootfs.Host.Dirs":    terrarium.ByHost,
+			"Rootfs.Image.Path":   terrarium.ByHost,
+			"Rootfs.Image.Digest": terrarium.ByHost,
+			"Rootfs.Authority":    terrarium.ByHost,
+			"Rootfs.Programs":     terrarium.ByHost,
+			"Workspace.Image":     terrarium.ByHost,
+			"Workspace.Dir":       terrarium.ByHost,
+			"Env":                 terrarium.ByHost,
+			"User":                terrarium.ByHost,
+			"CPUs":                terrarium.ByHost,
+			"Memory":              terrarium.ByHost,
+			"Disk":                terrarium.Sampled,
+			"Output":              terrarium.ByHost,
+			"Pids":                terrarium.ByHost,
+			"Wall":                terrarium.ByHost,
+			"Idle":                terrarium.ByHost,
+			"Network":             terrarium.ByHost,
+			"Listeners":           terrarium.ByHost,
+			"WritableRoot":        terrarium.ByHost,
+		},
 	}
-	for _, field := range terrarium.Fields() {
-		c.Fields[field] = terrarium.ByHost
-	}
-	c.Fields["Disk"] = terrarium.Sampled
-	return c
 }

@@ -115,12 +115,6 @@ func normalHost(h container.HostConfig) container.HostConfig {
 
 // filledHost takes back what a daemon puts where nothing was said, and what means the same.
 func filledHost(want, got container.HostConfig) container.HostConfig {
-	if covers(got.MaskedPaths, hidden) {
-		got.MaskedPaths = want.MaskedPaths
-	}
-	if covers(got.ReadonlyPaths, readonly) {
-		got.ReadonlyPaths = want.ReadonlyPaths
-	}
 	if got.OomKillDisable != nil && !*got.OomKillDisable {
 		got.OomKillDisable = want.OomKillDisable
 	}
@@ -132,17 +126,6 @@ func filledHost(want, got container.HostConfig) container.HostConfig {
 	}
 	got.ConsoleSize = want.ConsoleSize // there is no console
 	return got
-}
-
-// hidden and readonly are what every version of Docker keeps from containers in /proc and
-// /sys; newer ones have more.
-var (
-	hidden   = []string{"/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/sched_debug", "/proc/scsi", "/sys/firmware"}
-	readonly = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
-)
-
-func covers(list, all []string) bool {
-	return !slices.ContainsFunc(all, func(path string) bool { return !slices.Contains(list, path) })
 }
 
 // filledConfig is the same for the other half.
