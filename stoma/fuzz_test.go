@@ -85,7 +85,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add((&ExecError{Reason: NotFound, Detail: "x"}).Message())
 	f.Add(Exit{Code: &code}.Message())
 	f.Add(Exit{Signal: &signal, Killed: KilledTimeout, Usage: Usage{User: time.Second, MaxRSS: 1 << 40}}.Message())
-	f.Add(Stat{Processes: 3, ScratchSize: 1 << 60}.Message())
+	f.Add(Stat{Processes: 3, ScratchSize: 1 << 60, OOMKills: 2, Memory: 1 << 30}.Message())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := parseStart(NewFields(b), "x"); err != nil {
 			_ = err.Error()
@@ -93,7 +93,7 @@ func FuzzAnswers(f *testing.F) {
 		if e, err := parseExit(NewFields(b)); err == nil && (e.Code == nil) == (e.Signal == nil) {
 			t.Errorf("exit %+v", e)
 		}
-		if s, err := parseStat(NewFields(b)); err == nil && (s.Processes < 0 || s.ScratchSize < 0 || s.ScratchUsed < 0) {
+		if s, err := parseStat(NewFields(b)); err == nil && (s.Processes < 0 || s.ScratchSize < 0 || s.ScratchUsed < 0 || s.OOMKills < 0 || s.Memory < 0) {
 			t.Errorf("stat %+v", s)
 		}
 	})

@@ -247,6 +247,8 @@ type Stat struct {
 	AtMax       int64 // how often that limit refused a process so far
 	ScratchUsed int64 // bytes
 	ScratchSize int64 // bytes; 0: no scratch
+	OOMKills    int64 // processes that a kernel of this guest's own killed for want of memory; 0 where there is none
+	Memory      int64 // bytes that such a kernel has; 0 where there is none
 }
 
 // ScratchFull reports whether not even one more page fits.
@@ -261,7 +263,9 @@ func (s Stat) Message() []byte {
 	b = AppendUint(b, uint64(s.ProcessMax))
 	b = AppendUint(b, uint64(s.AtMax))
 	b = AppendUint(b, uint64(s.ScratchUsed))
-	return AppendUint(b, uint64(s.ScratchSize))
+	b = AppendUint(b, uint64(s.ScratchSize))
+	b = AppendUint(b, uint64(s.OOMKills))
+	return AppendUint(b, uint64(s.Memory))
 }
 
 func parseStat(f *Fields) (Stat, error) {
@@ -271,6 +275,8 @@ func parseStat(f *Fields) (Stat, error) {
 		AtMax:       int64(f.UintMax(1<<63 - 1)),
 		ScratchUsed: int64(f.UintMax(1<<63 - 1)),
 		ScratchSize: int64(f.UintMax(1<<63 - 1)),
+		OOMKills:    int64(f.UintMax(1<<63 - 1)),
+		Memory:      int64(f.UintMax(1<<63 - 1)),
 	}
 	if f.End() != nil {
 		return Stat{}, violation("malformed stat")

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,16 +30,11 @@ const (
 	scratchDrive = "/dev/vdd" // an ext4 file system of the size that the disk limit says
 )
 
-// Machine runs `stoma machine CARRIER` as the first process of a virtual machine, and
-// returns its exit status. When it returns the machine ends, because Linux panics without
-// its first process and was told to reboot then.
-func Machine(args []string) int {
-	if err := runMachine(args); err != nil {
-		fmt.Fprintf(os.Stderr, "stoma: %v\n", err)
-		return 1
-	}
-	return 0
-}
+// Machine runs `stoma machine CARRIER` as the first process of a virtual machine: it makes
+// the machine into what `stoma init` needs, runs that, and restarts the machine when it
+// ended, which whoever emulates the machine takes for its end. It returns only when that
+// failed; then Linux panics, and was told to restart too.
+func Machine(args []string) int { return report(runMachine(args)) }
 
 func runMachine(args []string) error {
 	if len(args) != 1 {
@@ -52,11 +49,11 @@ func runMachine(args []string) error {
 	if err := loadModules(args[0]); err != nil {
 		return err
 	}
-	m, err := readOrder()
+	o, err := readOrder()
 	if err != nil {
 		return err
 	}
-	if err := m.mountAll(); err != nil {
+	if err := o.mountAll(); err != nil {
 		return err
 	}
 	if err := tune(); err != nil {
@@ -65,43 +62,22 @@ func runMachine(args []string) error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	c, err := openCarrier(args[0])
+	stream, err := openCarrier(args[0])
 	if err != nil {
 		return err
 	}
-	restart, err := enterMachineRoot()
-	if err != nil {
+	if err := enterMachineRoot(); err != nil {
 		return err
 	}
-	defer restart()
-	if err := replaceStdin(); err != nil {
-		return err
-	}
-	return m.inhabit(c)
-}
-
-// inhabit makes everything ready for the Sprout and serves the host.
-func (m order) inhabit(c carrier) error {
-	// From here on no process of the Sprout can trace this one.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("clear the dumpable flag: %w", err)
-	}
-	unix.Umask(0o022)
-	sv, err := prepare(m.config)
-	if err != nil {
-		return err
-	}
-	if err := dropPrivileges(); err != nil {
-		return err
-	}
-	if err := closeKernel(); err != nil {
-		return err
-	}
-	return sv.serve(c)
+	err = runInit(o.args, stream)
+	// What was written is on the drive then: somebody may still want it.
+	unix.Sync()
+	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
 }
 
 // order is what the host wants of this machine.
 type order struct {
+	args []string // of `stoma init`
 	config
 	over []string // paths of the root on which the files /over/0, /over/1, … of the drive are laid
 }
@@ -116,8 +92,7 @@ func mountFirst() error {
 	return nil
 }
 
-// mount is unix.Mount with an error that says of what. A directory that is missing in the
-// first root is made.
+// mount is unix.Mount with an error that says of what.
 func mount(source, target, kind string, flags uintptr, data string) error {
 	if err := unix.Mount(source, target, kind, flags, data); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", source, target, err)
@@ -127,28 +102,28 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 
 // readOrder reads the drive with what is this run's own.
 func readOrder() (order, error) {
+	var o order
 	if err := os.Mkdir(filesDir, 0o700); err != nil {
-		return order{}, err
+		return o, err
 	}
 	if err := await(filesDrive); err != nil {
-		return order{}, err
+		return o, err
 	}
 	if err := mount(filesDrive, filesDir, "erofs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
-		return order{}, err
+		return o, err
 	}
-	args, err := readList(filesDir + "/args")
-	if err != nil {
-		return order{}, err
+	var err error
+	if o.args, err = readList(filesDir + "/args"); err != nil {
+		return o, err
 	}
-	m := order{}
-	if m.config, err = parse(args); err != nil {
-		return order{}, err
+	if o.config, err = parse(o.args); err != nil {
+		return o, err
 	}
-	if m.overlay == nil {
-		return order{}, errors.New("a machine needs --overlay")
+	if !o.machine {
+		return o, errors.New("the arguments are not those of a machine")
 	}
-	m.over, err = readList(filesDir + "/over/list")
-	return m, err
+	o.over, err = readList(filesDir + "/over/list")
+	return o, err
 }
 
 // readList reads strings that each end with a NUL.
@@ -167,18 +142,55 @@ func readList(path string) ([]string, error) {
 	return strings.Split(string(data), "\x00"), nil
 }
 
-// replaceStdin puts /dev/null in the place of the console as standard input and output:
-// only diagnostics go there.
-func replaceStdin() error {
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+// runInit runs `stoma init` as the first process of a namespace of its own, in which the
+// kernel's threads and this process do not exist, and waits for its end.
+func runInit(args []string, carrier int) error {
+	child, err := syscall.ForkExec("/.tendril/stoma", slices.Concat([]string{"stoma", "init"}, args), &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   []string{},
+		Files: []uintptr{uintptr(carrier), uintptr(carrier), 2},
+		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Setsid: true},
+	})
 	if err != nil {
-		return fmt.Errorf("open /dev/null: %w", err)
+		return fmt.Errorf("start the Stoma: %w", err)
 	}
-	defer unix.Close(null)
-	for i := range 2 {
-		if err := unix.Dup3(null, i, 0); err != nil {
-			return fmt.Errorf("replace descriptor %d: %w", i, err)
+	unix.Close(carrier)
+	for {
+		var status syscall.WaitStatus
+		ended, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return fmt.Errorf("wait for the Stoma: %w", err)
+		case ended == child && status.ExitStatus() != 0:
+			return fmt.Errorf("the Stoma ended with %#x", uint32(status))
+		case ended == child:
+			return nil
 		}
 	}
-	return closeOnExec()
+}
+
+// beginMachine is `stoma init` where the kernel belongs to this Terrarium alone.
+func beginMachine(cfg config) error {
+	if err := mountProc(); err != nil {
+		return err
+	}
+	if cfg.recover {
+		if err := clearScratch(cfg.overlay.scratch); err != nil {
+			return err
+		}
+	}
+	return begin(cfg, func(identity) error {
+		return errors.Join(dropPrivileges(), closeKernel())
+	})
+}
+
+// clearScratch removes what a machine that ended left in scratch besides the work, where
+// this one has to make it again.
+func clearScratch(scratch string) error {
+	var errs []error
+	for _, name := range []string{"work", "cgroup", "root"} {
+		errs = append(errs, os.RemoveAll(scratch+"/"+name))
+	}
+	return errors.Join(errs...)
 }

@@ -20,11 +20,12 @@ const (
 	carrierVsock  = "vsock"
 )
 
-// SerialPort is the name of the port that carries the Stoma's bytes.
-const SerialPort = "stoma"
-
-// VsockPort is the port on which a machine waits for the host.
-const VsockPort = 5000
+// serialPort is the name of the port that carries the Stoma's bytes, and vsockPort the port
+// on which a machine waits for the host.
+const (
+	serialPort = "stoma"
+	vsockPort  = 5000
+)
 
 // deviceTime is how long a device may take to appear after its driver is there.
 const deviceTime = 30 * time.Second
@@ -82,27 +83,28 @@ func await(path string) error {
 	})
 }
 
-// openCarrier opens the stream to the host.
-func openCarrier(kind string) (carrier, error) {
+// openCarrier opens the stream to the host. Reading from it does not block a thread, so
+// that closing it ends a read that is going on.
+func openCarrier(kind string) (int, error) {
 	switch kind {
 	case carrierSerial:
 		return openSerialPort()
 	case carrierVsock:
 		return acceptHost()
 	default:
-		return carrier{}, fmt.Errorf("unknown carrier %q", kind)
+		return -1, fmt.Errorf("unknown carrier %q", kind)
 	}
 }
 
-func openSerialPort() (carrier, error) {
+func openSerialPort() (int, error) {
 	path := ""
-	err := until("the port "+SerialPort, func() bool {
+	err := until("the port "+serialPort, func() bool {
 		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 		if err != nil {
 			return false
 		}
 		for _, name := range names {
-			if text, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(text)) == SerialPort {
+			if text, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(text)) == serialPort {
 				path = "/dev/" + filepath.Base(filepath.Dir(name))
 				return true
 			}
@@ -110,29 +112,28 @@ func openSerialPort() (carrier, error) {
 		return false
 	})
 	if err != nil {
-		return carrier{}, err
+		return -1, err
 	}
 	if err := await(path); err != nil {
-		return carrier{}, err
+		return -1, err
 	}
-	// Not blocking, so that closing it ends a read that is going on.
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return carrier{}, fmt.Errorf("open the port %s: %w", SerialPort, err)
+		return -1, fmt.Errorf("open the port %s: %w", serialPort, err)
 	}
-	return both(fd)
+	return fd, nil
 }
 
 // acceptHost waits for the host and takes one connection, from it alone.
-func acceptHost() (carrier, error) {
+func acceptHost() (int, error) {
 	fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return carrier{}, fmt.Errorf("make a vsock: %w", err)
+		return -1, fmt.Errorf("make a vsock: %w", err)
 	}
 	defer unix.Close(fd)
-	err = errors.Join(unix.Bind(fd, &unix.SockaddrVM{CID: unix.VMADDR_CID_ANY, Port: VsockPort}), unix.Listen(fd, 1))
+	err = errors.Join(unix.Bind(fd, &unix.SockaddrVM{CID: unix.VMADDR_CID_ANY, Port: vsockPort}), unix.Listen(fd, 1))
 	if err != nil {
-		return carrier{}, fmt.Errorf("listen for the host: %w", err)
+		return -1, fmt.Errorf("listen for the host: %w", err)
 	}
 	for {
 		conn, peer, err := unix.Accept4(fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
@@ -140,22 +141,13 @@ func acceptHost() (carrier, error) {
 			continue
 		}
 		if err != nil {
-			return carrier{}, fmt.Errorf("wait for the host: %w", err)
+			return -1, fmt.Errorf("wait for the host: %w", err)
 		}
 		if vm, ok := peer.(*unix.SockaddrVM); ok && vm.CID == unix.VMADDR_CID_HOST {
-			return both(conn)
+			return conn, nil
 		}
 		unix.Close(conn)
 	}
-}
-
-// both is a carrier of one stream for both directions.
-func both(fd int) (carrier, error) {
-	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return carrier{}, errors.Join(fmt.Errorf("take the carrier: %w", err), unix.Close(fd))
-	}
-	return carrier{in: os.NewFile(uintptr(fd), "carrier"), out: os.NewFile(uintptr(again), "carrier")}, nil
 }
 
 // loopbackUp makes 127.0.0.1 usable. There is no other interface.

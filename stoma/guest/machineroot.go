@@ -3,17 +3,19 @@
 package guest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // mountAll makes the machine's own root below newRoot.
-func (m order) mountAll() error {
+func (o order) mountAll() error {
 	const sealed = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
 	for _, drive := range []string{rootDrive, baseDrive, scratchDrive} {
 		if err := await(drive); err != nil {
@@ -23,17 +25,56 @@ func (m order) mountAll() error {
 	if err := mount(rootDrive, newRoot, "erofs", sealed, ""); err != nil {
 		return err
 	}
-	for i, target := range m.over {
+	for i, target := range o.over {
 		if err := layOver(filesDir+"/over/"+strconv.Itoa(i), newRoot+target); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		mount(baseDrive, newRoot+m.overlay.lower, "erofs", sealed, ""),
-		mount(scratchDrive, newRoot+m.overlay.scratch, "ext4", unix.MS_NOSUID|unix.MS_NODEV, "errors=remount-ro"),
-		mount("proc", newRoot+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=invisible"),
+		mount(baseDrive, newRoot+o.overlay.lower, "erofs", sealed, ""),
+		mount(scratchDrive, newRoot+o.overlay.scratch, "ext4", unix.MS_NOSUID|unix.MS_NODEV, "noinit_itable,errors=remount-ro"),
 		makeDevices(newRoot+"/dev"),
 	)
+}
+
+// hiddenFiles and hiddenDirs are what a /proc shows of hardware and of the kernel's tables:
+// what container engines hide.
+var (
+	hiddenFiles = []string{
+		"kcore", "keys", "key-users", "timer_list", "iomem", "ioports", "kallsyms", "kmsg", "kpagecgroup", "kpagecount", "kpageflags",
+		"latency_stats", "mtrr", "pagetypeinfo", "sched_debug", "slabinfo", "sysrq-trigger", "timer_stats", "vmallocinfo",
+	}
+	hiddenDirs = []string{"acpi", "asound", "scsi"}
+)
+
+// mountProc shows the processes of this namespace, to the Sprout only its own.
+func mountProc() error {
+	err := mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=invisible")
+	if err != nil {
+		return err
+	}
+	for _, name := range hiddenFiles {
+		if err := hide("/proc/"+name, "/dev/null", ""); err != nil {
+			return err
+		}
+	}
+	for _, name := range hiddenDirs {
+		if err := hide("/proc/"+name, "tmpfs", "tmpfs"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hide puts nothing in the place of what is there, if it is.
+func hide(path, source, kind string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if kind == "" {
+		return mount(source, path, "", unix.MS_BIND, "")
+	}
+	return mount(source, path, kind, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=4k,mode=555")
 }
 
 // layOver shows a file, read-only, in the place of one that is there.
@@ -125,6 +166,10 @@ func tune() error {
 			return fmt.Errorf("set %s: %w", s.name, err)
 		}
 	}
+	// The Stoma hands over the work, so it is the last that is killed for want of memory.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
+		return fmt.Errorf("spare the Stoma: %w", err)
+	}
 	for _, l := range machineLimits {
 		if err := unix.Setrlimit(l.what, &l.limit); err != nil {
 			return fmt.Errorf("set the limit %d: %w", l.what, err)
@@ -133,27 +178,45 @@ func tune() error {
 	return nil
 }
 
-// enterMachineRoot leaves the first root for good. What it returns ends the machine at
-// once, without the noise of a panic.
-func enterMachineRoot() (restart func(), err error) {
-	trigger, err := unix.Open("/proc/sysrq-trigger", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		trigger = -1 // this kernel has no such thing: it panics
-	}
+// enterMachineRoot leaves the first root for good.
+func enterMachineRoot() error {
 	if err := unix.Chdir(newRoot); err != nil {
-		return nil, fmt.Errorf("enter the root: %w", err)
+		return fmt.Errorf("enter the root: %w", err)
 	}
 	if err := mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
-		return nil, err
+		return err
 	}
 	if err := errors.Join(unix.Chroot("."), unix.Chdir("/")); err != nil {
-		return nil, fmt.Errorf("enter the root: %w", err)
+		return fmt.Errorf("enter the root: %w", err)
 	}
-	return func() {
-		// What was written is on the drive: the work may still be wanted.
-		unix.Sync()
-		if trigger >= 0 {
-			_, _ = unix.Write(trigger, []byte("b")) // it does not return
+	name, err := os.ReadFile("/etc/hostname")
+	if err != nil {
+		return fmt.Errorf("name the machine: %w", err)
+	}
+	if err := unix.Sethostname(bytes.TrimSpace(name)); err != nil {
+		return fmt.Errorf("name the machine: %w", err)
+	}
+	return nil
+}
+
+// oomKills counts the processes that the kernel ended for want of memory.
+func oomKills() int64 { return numberIn("/proc/vmstat", "oom_kill ") }
+
+// memoryTotal is what the kernel has to give, in bytes.
+func memoryTotal() int64 { return numberIn("/proc/meminfo", "MemTotal:") << 10 }
+
+// numberIn is the number after a line's beginning, and 0 if there is none.
+func numberIn(path, begin string) int64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, begin); ok {
+			word, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			n, _ := strconv.ParseInt(word, 10, 64) // 0 when it is something else
+			return n
 		}
-	}, nil
+	}
+	return 0
 }

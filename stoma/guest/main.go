@@ -27,6 +27,8 @@ type config struct {
 	listen   []listener
 	ownDev   bool // /dev was made for this Terrarium
 	ownRoot  bool // and so was the mount namespace's root
+	machine  bool // and so was the kernel
+	recover  bool // with machine: scratch holds the work of one that ended, and nothing is started
 }
 
 // overlay names the three directories of the workspace.
@@ -66,17 +68,21 @@ func run(args []string) error {
 	if os.Getpid() != 1 {
 		return errors.New("init has to be PID 1 of its PID namespace, because it ends every process that it can see")
 	}
-	if cfg.plain == "" {
+	switch {
+	case cfg.plain != "":
+		return begin(cfg, holdNothing)
+	case cfg.machine:
+		return beginMachine(cfg)
+	default:
 		return begin(cfg, func(identity) error { return dropPrivileges() })
 	}
-	return begin(cfg, holdNothing)
 }
 
 // begin makes this process ready for the Sprout and serves its carrier. Settle gives up what
 // this process must not hold while the Sprout runs, or sees that it holds nothing.
 func begin(cfg config, settle func(sprout identity) error) (err error) {
 	var victim *victim
-	if cfg.plain != "" {
+	if cfg.plain != "" || cfg.machine {
 		if victim, err = preferCommands(); err != nil {
 			return err
 		}
@@ -105,6 +111,7 @@ func begin(cfg config, settle func(sprout identity) error) (err error) {
 // prepare does what needs the privileges that are dropped afterwards.
 func prepare(cfg config) (*server, error) {
 	sv := newServer(identity{uid: cfg.uid, gid: cfg.gid})
+	sv.ownKernel, sv.shutdown = cfg.machine, cfg.recover
 	if cfg.overlay != nil {
 		w, err := mountWorkspace(*cfg.overlay, sv.sprout)
 		if err != nil {
@@ -210,6 +217,8 @@ func parseFlags(args []string) (config, error) {
 	})
 	flags.BoolVar(&cfg.ownDev, "own-dev", false, "/dev belongs to this Terrarium alone: remove what is not harmless")
 	flags.BoolVar(&cfg.ownRoot, "own-root", false, "keep commands from making user namespaces")
+	flags.BoolVar(&cfg.machine, "machine", false, "the kernel belongs to this Terrarium alone: close what it has for others")
+	flags.BoolVar(&cfg.recover, "recover", false, "hand over the work that a machine left in scratch, and start nothing")
 	flags.Func("pids", "most processes and threads of the Sprout", func(s string) (err error) {
 		cfg.pids, err = number(s, 1, 1<<22)
 		return err
@@ -236,6 +245,8 @@ func parseFlags(args []string) (config, error) {
 		return config{}, errors.New("--pids and --writable need a workspace")
 	case cfg.overlay == nil && cfg.ownRoot:
 		return config{}, errors.New("--own-root needs --overlay: it uses its scratch")
+	case cfg.machine && (cfg.overlay == nil || !cfg.ownRoot), cfg.recover && !cfg.machine:
+		return config{}, errors.New("--machine needs --overlay and --own-root, and --recover needs --machine")
 	case (cfg.plain != "") != (cfg.disk > 0), cfg.plain != "" && cfg.ownDev:
 		return config{}, errors.New("--plain needs --disk, and goes with neither --own-dev nor --own-root")
 	}

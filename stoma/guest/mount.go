@@ -27,7 +27,7 @@ func mountWorkspace(o overlay, sprout identity) (*overlaid, error) {
 	}
 	upper, work := o.scratch+"/upper", o.scratch+"/work"
 	for _, dir := range []string{upper, work} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil { // a scratch may hold what a run left
 			return nil, fmt.Errorf("prepare the workspace: %w", err)
 		}
 	}

@@ -15,6 +15,7 @@ type server struct {
 	workspace workspace // nil: this Terrarium has none
 	groups    *groups   // nil: processes are tracked without control groups
 	tasks     *tasks    // the limit that the container has; nil: none, or it is that of groups
+	ownKernel bool      // what the kernel counts is of this Terrarium alone
 	listeners []*listening
 	session   *stoma.Session
 
@@ -185,6 +186,9 @@ func (sv *server) stat() stoma.Stat {
 	}
 	if sv.workspace != nil {
 		s.ScratchUsed, s.ScratchSize = sv.workspace.usage()
+	}
+	if sv.ownKernel {
+		s.OOMKills, s.Memory = oomKills(), memoryTotal()
 	}
 	return s
 }

@@ -80,7 +80,7 @@ func (p *provider) draw(spec terrarium.Spec) (blueprint, error) {
 		b.files.over[program.Target] = content{source: program.Source, mode: 0o755}
 	}
 	b.files.args = []string{"--user", limits.User.String(), "--overlay", insideBase + ":" + insideScratch + ":" + workspace,
-		"--own-root", "--writable", "/tmp", "--writable", "/home/sprout", "--pids", fmt.Sprint(limits.Pids)}
+		"--own-root", "--machine", "--writable", "/tmp", "--writable", "/home/sprout", "--pids", fmt.Sprint(limits.Pids)}
 	for _, l := range spec.Listeners {
 		b.files.args = append(b.files.args, "--listen", l.String())
 	}
