@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"terrarium/runsc":         {"terrarium", "terrarium/confine", "terrarium/runsc/keeper", "stoma", "probe", "rootfs", "cgroup", "erofs"},
 	"terrarium/runsc/keeper":  {},
 	"terrarium/runsc/sandbox": {"terrarium/runsc/keeper"},
-	"terrarium/terrariumtest": {"terrarium", "stoma", "probe", "erofs"},
+	"terrarium/terrariumtest": {"terrarium", "stoma", "probe", "erofs", "rootfs", "rootfs/image", "rootfs/image/imagetest"},
 	"substrate":               {"erofs", "ignore"},
 	"stem":                    {"agents", "budget", "capability", "credential", "credential/attach", "credential/source", "destination", "egress/authority", "egress/model", "egress/proxy", "erofs", "grant", "ledger", "policy", "pollen", "probe", "rootfs", "rootfs/image", "run", "site", "spelling", "state", "stoma", "substrate", "terrarium"},
 	"api/wire":                {"capability", "run"},

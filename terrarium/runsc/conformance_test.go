@@ -10,5 +10,5 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	terrariumtest.Run(t, func(t *testing.T) terrarium.Provider { return wall(t) }, terrariumtest.Options{Image: hostImage})
+	terrariumtest.Run(t, func(t *testing.T) terrarium.Provider { return wall(t) }, terrariumtest.Options{Image: terrariumtest.Debian})
 }

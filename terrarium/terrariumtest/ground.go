@@ -33,7 +33,7 @@ var env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sprout", "LC
 type ground struct {
 	bare    terrarium.Provider
 	options Options
-	image   *Image           // nil: the wall takes none
+	image   *terrarium.Image // nil: the wall takes none
 	root    terrarium.Rootfs // what Terrariums are opened over
 	skipped []string         // properties
 
@@ -66,7 +66,7 @@ func (g *ground) roots(t *testing.T) []terrarium.Rootfs {
 		}
 		image := g.options.Image(t)
 		g.image = &image
-		roots = append(roots, terrarium.Rootfs{Image: &image.Image})
+		roots = append(roots, terrarium.Rootfs{Image: &image})
 	}
 	if len(roots) == 0 {
 		t.Fatal("this wall declares no root file system: neither Rootfs.Host.Dirs nor Rootfs.Image.Path")

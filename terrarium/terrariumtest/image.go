@@ -15,12 +15,12 @@ import (
 // cannot be written, and the boundary says which image it is.
 func testImage(t *testing.T, g *ground) {
 	g.needs(t, "Rootfs.Image.Path")
-	b := g.open(t, func(s *terrarium.Spec) { s.Rootfs = terrarium.Rootfs{Image: &g.image.Image} })
+	b := g.open(t, func(s *terrarium.Spec) { s.Rootfs = terrarium.Rootfs{Image: g.image} })
 	t.Run("its-tree", func(t *testing.T) {
-		if _, err := os.Lstat(g.image.Only); err == nil {
-			t.Fatalf("%s is on this host as well: it shows nothing", g.image.Only)
+		if _, err := os.Lstat(terrarium.SproutInside); err == nil {
+			t.Fatalf("%s is on this host as well: it shows nothing", terrarium.SproutInside)
 		}
-		if e := b.run(t, "ls", "-d", g.image.Only); !e.ok() {
+		if e := b.run(t, "ls", "-d", terrarium.SproutInside); !e.ok() { // every image has that place
 			t.Errorf("what only the image has is not there: %s", e)
 		}
 	})
@@ -48,7 +48,7 @@ func testImage(t *testing.T, g *ground) {
 				t.Errorf("a file was made in %s", dir)
 			}
 		}
-		if e := b.run(t, "sh", "-c", "echo x >> "+g.image.Only); e.ok() {
+		if e := b.run(t, "sh", "-c", "echo x >> "+terrarium.SproutInside); e.ok() {
 			t.Errorf("a file of the image was written")
 		}
 	})

@@ -30,8 +30,8 @@ import (
 // shows the host, computes as fast as it, and has nothing on it but what carries the
 // run's name.
 type Options struct {
-	// Image makes a root file system for a wall that takes images.
-	Image func(t *testing.T) Image
+	// Image makes a root file system for a wall that takes images, such as [Debian].
+	Image func(t *testing.T) terrarium.Image
 
 	// Slow says how many times longer a wall takes than the host, for one that is
 	// emulated; 0: no longer. It makes waits longer and the most expensive inputs
@@ -46,12 +46,6 @@ type Options struct {
 	// container, its id. Each name is a trace itself, and from then on whatever carries
 	// it on the host is one too.
 	Traces func(t *testing.T, run string) []string
-}
-
-// Image is a root file system, and a file of it that this host does not have.
-type Image struct {
-	terrarium.Image
-	Only string
 }
 
 // property is one thing that a wall has to have.

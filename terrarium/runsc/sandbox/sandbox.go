@@ -6,7 +6,9 @@
 //   - the keeper, one a Terrarium, which creates the sandbox, says which
 //     processes it consists of, waits for its end and removes what it held;
 //   - gVisor's own sentry, gofer and /proc unmounter, which gVisor starts from
-//     /proc/self/exe.
+//     /proc/self/exe;
+//   - a runtime for containers, which a Docker daemon that has it registered calls by
+//     the name runsc, with the commands that it needs.
 //
 // The keeper lives in a mount namespace of its own (and, for an ordinary user,
 // in a user namespace), so whatever it mounts is gone with it. It ends when the
@@ -60,11 +62,21 @@ func Main() {
 		}
 		os.Exit(0)
 	}
-	cli.Run(nil, map[util.SubCommand]string{
-		new(sentrycmd.Boot):   "",
-		new(cmd.Gofer):        "",
-		new(sentrycmd.Umount): "",
-	}, nil)
+	cli.Run(nil, commands(), nil)
+}
+
+// commands are what gVisor starts, and what a container daemon asks of its runtime. gVisor's
+// own program has more; what it has besides them would only make this one larger.
+func commands() map[util.SubCommand]string {
+	all := map[util.SubCommand]string{}
+	for _, c := range []util.SubCommand{
+		new(sentrycmd.Boot), new(cmd.Gofer), new(sentrycmd.Umount),
+		new(cmd.Create), new(cmd.Start), new(cmd.State), new(cmd.Kill), new(cmd.Delete), new(cmd.Exec),
+		new(cmd.PS), new(cmd.Events), new(cmd.Pause), new(cmd.Resume), new(cmd.Update), new(cmd.Features),
+	} {
+		all[c] = ""
+	}
+	return all
 }
 
 func keep() error {
