@@ -57,6 +57,7 @@ func ImagePlaces(user User) (Places, error) {
 			p.Empty = append(p.Empty, d)
 		}
 	}
+	p.Dirs = append(p.Dirs, Dir{"/opt", 0o755})
 	p.Empty = append(p.Empty, Dir{Private, 0o700}, Dir{PrivateBase, 0o700}, Dir{PrivateScratch, 0o700},
 		Dir{"/opt/tendril", 0o755}, Dir{user.Home, 0o755})
 	return p, nil

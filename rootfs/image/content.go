@@ -170,7 +170,7 @@ func (f *flattener) apply(ctx context.Context, b blob, diffID string) error {
 	f.n++
 	plain, done, err := decompress(whole)
 	if err != nil {
-		return f.refuse("", err)
+		return f.refuse(err)
 	}
 	defer done()
 	sum := sha256.New()
@@ -181,7 +181,7 @@ func (f *flattener) apply(ctx context.Context, b blob, diffID string) error {
 	// What follows the end of the tar is part of the digests.
 	for _, rest := range []io.Reader{in, whole} {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
-			return f.refuse("", err)
+			return f.refuse(err)
 		}
 	}
 	err = whole.check(b.digest)
@@ -189,7 +189,7 @@ func (f *flattener) apply(ctx context.Context, b blob, diffID string) error {
 		err = fmt.Errorf("its uncompressed digest is %s, and the configuration says %.100s", digestOf(sum), diffID)
 	}
 	if err != nil {
-		return f.refuse("", err)
+		return f.refuse(err)
 	}
 	return nil
 }

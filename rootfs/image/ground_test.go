@@ -30,6 +30,10 @@ import (
 
 var sprout = rootfs.User{UID: 70707, GID: 70707, Name: "sprout", Home: "/home/sprout"}
 
+var otherAccount = rootfs.User{UID: 9, GID: 9, Name: "other", Home: "/home/other"}
+
+func owned(h *tar.Header) { h.Uid, h.Gid, h.Mode = 70707, 70707, 0o777 }
+
 // entries of a layer. What no test is about has the mode 0644, or 0755 of a directory,
 // and the time 1000.
 

@@ -42,18 +42,18 @@ type flattener struct {
 	stream int64 // bytes that all layers together may still have, uncompressed
 }
 
-// refuse says which layer, or entry of one, is not taken, and why. What is not the
-// layer's own fault is left to [Store.explain].
-func (f *flattener) refuse(entry string, err error) error {
+// refuse says which layer is not taken, and why. What is not the layer's own fault is
+// left to [Store.explain].
+func (f *flattener) refuse(err error) error {
 	for _, other := range []error{errMany, errLarge, errSpool, errSource, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, other) {
 			return err
 		}
 	}
-	if entry == "" {
-		return fault.New(fault.Invalid, "layer %d of the image: %w", f.n, err)
+	if f.n == placesLayer {
+		return fault.New(fault.Invalid, "making the places that every image gets: %w", err)
 	}
-	return fault.New(fault.Invalid, "layer %d of the image: entry %.300q: %w", f.n, entry, err)
+	return fault.New(fault.Invalid, "layer %d of the image: %w", f.n, err)
 }
 
 // layer applies an uncompressed tar as layer number n.
@@ -68,7 +68,7 @@ func (f *flattener) layer(ctx context.Context, r io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return f.refuse("", err)
+			return f.refuse(err)
 		}
 		if f.left--; f.left < 0 {
 			return errMany
@@ -77,7 +77,7 @@ func (f *flattener) layer(ctx context.Context, r io.Reader) error {
 			continue // a comment, as git-archive(1) writes one
 		}
 		if err := f.entry(h, in); err != nil {
-			return f.refuse(h.Name, err)
+			return f.refuse(fmt.Errorf("entry %.300q: %w", h.Name, err))
 		}
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"tendril/erofs"
 	"tendril/rootfs"
 )
 
@@ -27,7 +29,7 @@ func (f *flattener) addPlaces(p rootfs.Places) error {
 	f.n = placesLayer
 	add := func(path string, err error) error {
 		if err != nil {
-			return fmt.Errorf("adding %s to the image: %w", path, err)
+			return f.refuse(fmt.Errorf("%s: %w", path, err))
 		}
 		return nil
 	}
@@ -54,6 +56,7 @@ func (f *flattener) addPlaces(p rootfs.Places) error {
 		return err
 	}
 
+	own(f.root, f.made, 0o755)
 	for _, d := range p.Dirs {
 		_, err := f.placeDir(d)
 		errs = append(errs, add(d.Path, err))
@@ -100,9 +103,13 @@ func (f *flattener) placeDir(d rootfs.Dir) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, own := w.dir(), f.newDir(f.n)
-	dir.mode, dir.owner, dir.time = fs.ModeDir|d.Mode, own.owner, own.time
-	return dir, nil
+	own(w.dir(), f.made, d.Mode)
+	return w.dir(), nil
+}
+
+// own makes a directory root's.
+func own(dir *node, made time.Time, mode fs.FileMode) {
+	dir.mode, dir.owner, dir.time = fs.ModeDir|mode, erofs.Owner{}, made
 }
 
 // mkdirs makes directories of a path, in the place of whatever else there is.
@@ -121,17 +128,40 @@ func (f *flattener) mkdirs(path string) (way, error) {
 	return w, nil
 }
 
-// place puts something at a path. Directories on the way may be links, unless they
-// lead to where only the wall puts anything, or nowhere.
+// place puts something at a path. Directories on the way may be links, as
+// distributions have them.
 func (f *flattener) place(p rootfs.Places, path string, n *node) error {
 	dir, name := splitPath(path)
-	w, err := f.enter(dir, f.n)
-	if err != nil || keepsEmpty(p, "/"+w.String()) {
-		if w, err = f.mkdirs(dir); err != nil {
-			return err
-		}
+	w, err := f.lead(p, dir)
+	if err != nil {
+		return err
 	}
 	return f.put(w, name, n, f.n)
+}
+
+// lead finds or makes a directory. A link on the way is followed, unless it leads to
+// where only the wall puts anything, or to no directory: then it is replaced by one.
+func (f *flattener) lead(p rootfs.Places, path string) (way, error) {
+	if path == "" {
+		return way{{node: f.root, there: true}}, nil
+	}
+	parent, name := splitPath(path)
+	w, err := f.lead(p, parent)
+	if err != nil {
+		return nil, err
+	}
+	c := w.dir().children[name]
+	switch {
+	case c.node != nil && c.isDir():
+		return append(w, step{name, c.node, true}), nil
+	case c.node != nil && c.isLink():
+		to, err := f.walk(w.String()+"/"+name, f.n)
+		if err == nil && !keepsEmpty(p, "/"+to.String()) {
+			return to, f.attach(to, f.n)
+		}
+	}
+	made := f.newDir(f.n)
+	return append(w, step{name, made, true}), f.put(w, name, made, f.n)
 }
 
 func keepsEmpty(p rootfs.Places, path string) bool {

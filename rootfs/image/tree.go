@@ -103,6 +103,15 @@ func (w way) String() string {
 // links are followed, an absolute one from the root, and ".." ends there. With
 // layer > 0 what is missing is made for that layer, otherwise it is an error.
 func (t *tree) enter(path string, layer int) (way, error) {
+	w, err := t.walk(path, layer)
+	if err != nil {
+		return nil, err
+	}
+	return w, t.attach(w, layer)
+}
+
+// walk is enter without putting into the tree what was missing.
+func (t *tree) walk(path string, layer int) (way, error) {
 	w := way{{node: t.root, there: true}}
 	followed := 0
 	for rest := path; rest != ""; {
@@ -148,7 +157,7 @@ func (t *tree) enter(path string, layer int) (way, error) {
 	if length > maxPath-maxName-1 {
 		return nil, errDeep
 	}
-	return w, t.attach(w, layer)
+	return w, nil
 }
 
 // attach puts the directories of a way that were missing into the tree.
