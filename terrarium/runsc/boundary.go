@@ -14,7 +14,7 @@ import (
 // boundary says, field by field, what was applied. What was read back from a kernel,
 // the host's or the sandbox's, is inspected; the self-test probes the user; the rest
 // follows from the bundle that the sentry read.
-func boundary(spec terrarium.Spec, l confine.Limits, c confine.Confinement, inside stoma.Stat, sentry, gofer processState) []terrarium.Row {
+func boundary(spec terrarium.Spec, l confine.Limits, c confine.Confinement, inside stoma.Stat, sentry, gofer confine.State) []terrarium.Row {
 	processes := fmt.Sprintf("sentry: host uid %d, capabilities %#x, seccomp; gofer: host uid %d, capabilities %#x, seccomp", sentry.UID, sentry.Capabilities, gofer.UID, gofer.Capabilities)
 	user := terrarium.FieldRow(spec, "User", "no account of the host").ReadBack(terrarium.Probed)
 	user.Applied = l.User.String()

@@ -3,9 +3,6 @@
 package runsc
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -14,24 +11,19 @@ import (
 	"tendril/fault"
 	"tendril/rootfs"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
-
-// mountPoint is one line of /proc/PID/mountinfo.
-type mountPoint struct {
-	target   string
-	readonly bool
-}
 
 // readBackMounts refuses a wall that shows other directories of the host than the
 // view, or shows one writable. The gofer is the only process that reaches files of
 // the host by name, so its mount namespace is all that there is to see.
 func readBackMounts(goferPID int, view rootfs.View, stomaPath string) error {
 	dir := "/proc/" + strconv.Itoa(goferPID)
-	gofer, err := mountsOf(dir + "/mountinfo")
+	gofer, err := confine.MountsOf(dir + "/mountinfo")
 	if err != nil {
 		return err
 	}
-	host, err := mountsOf("/proc/self/mountinfo")
+	host, err := confine.MountsOf("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
@@ -69,7 +61,7 @@ const sameView = "the view of the host is what was listed, and read-only"
 // compareMounts wants everything that is shown, the masks, and nothing else but what
 // the host itself has mounted below a directory that is shown. The root is an image
 // that the sentry mounts, so there is none here.
-func compareMounts(gofer, host []mountPoint, shown map[string]string, masks []string) error {
+func compareMounts(gofer, host []confine.MountPoint, shown map[string]string, masks []string) error {
 	missing := map[string]bool{}
 	for target := range shown {
 		missing[target] = true
@@ -78,15 +70,15 @@ func compareMounts(gofer, host []mountPoint, shown map[string]string, masks []st
 		missing[mask] = true
 	}
 	for _, m := range gofer {
-		_, isShown := shown[m.target]
-		wanted := isShown || slices.Contains(masks, m.target)
+		_, isShown := shown[m.Target]
+		wanted := isShown || slices.Contains(masks, m.Target)
 		switch {
-		case !wanted && !belongs(m.target, host, shown):
-			return fault.New(fault.BrokenBoundary, "the wall shows %s, which is not part of its view of the host", m.target).WithRule(sameView)
-		case wanted && !m.readonly:
-			return fault.New(fault.BrokenBoundary, "the wall's %s is writable", m.target).WithRule(sameView)
+		case !wanted && !belongs(m.Target, host, shown):
+			return fault.New(fault.BrokenBoundary, "the wall shows %s, which is not part of its view of the host", m.Target).WithRule(sameView)
+		case wanted && !m.ReadOnly:
+			return fault.New(fault.BrokenBoundary, "the wall's %s is writable", m.Target).WithRule(sameView)
 		}
-		delete(missing, m.target)
+		delete(missing, m.Target)
 	}
 	for target := range missing {
 		return fault.New(fault.BrokenBoundary, "the wall does not mount %s", target).WithRule(sameView)
@@ -95,46 +87,13 @@ func compareMounts(gofer, host []mountPoint, shown map[string]string, masks []st
 }
 
 // belongs reports whether a mount came along with the directory that it lies in.
-func belongs(target string, host []mountPoint, shown map[string]string) bool {
+func belongs(target string, host []confine.MountPoint, shown map[string]string) bool {
 	for inside, source := range shown {
 		if rest, ok := strings.CutPrefix(target, inside+"/"); ok {
-			if slices.ContainsFunc(host, func(m mountPoint) bool { return m.target == source+"/"+rest }) {
+			if slices.ContainsFunc(host, func(m confine.MountPoint) bool { return m.Target == source+"/"+rest }) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-func mountsOf(path string) ([]mountPoint, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fault.New(fault.BrokenBoundary, "reading back the wall's mounts: %w", err)
-	}
-	defer f.Close()
-	return parseMounts(f)
-}
-
-// parseMounts reads proc_pid_mountinfo(5): the fifth field is the mount point, the
-// sixth its options.
-func parseMounts(r io.Reader) ([]mountPoint, error) {
-	var list []mountPoint
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 6 {
-			return nil, fault.New(fault.BrokenBoundary, "reading back the wall's mounts: %q is no mount", lines.Text())
-		}
-		list = append(list, mountPoint{unescape(fields[4]), slices.Contains(strings.Split(fields[5], ","), "ro")})
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading back the wall's mounts: %w", err)
-	}
-	return list, nil
-}
-
-// unescape undoes what the kernel does to blanks, newlines and backslashes in paths.
-func unescape(path string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }

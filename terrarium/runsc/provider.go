@@ -193,8 +193,8 @@ type open struct {
 	process     *process
 	stoma       *stoma.Client
 	inside      stoma.Stat // before the first exec
-	sentry      processState
-	gofer       processState
+	sentry      confine.State
+	gofer       confine.State
 	exceeded    chan terrarium.LimitName
 	monitor     *confine.Monitor
 

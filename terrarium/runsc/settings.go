@@ -82,26 +82,6 @@ func compareSettings(args [][]byte) error {
 	return nil
 }
 
-// readBackNamespaces refuses a wall whose processes share a namespace with the host
-// that they must not share.
-func readBackNamespaces(pid int, kinds ...string) error {
-	for _, kind := range kinds {
-		ours, err := os.Readlink("/proc/self/ns/" + kind)
-		if err != nil {
-			return fault.New(fault.BrokenBoundary, "reading our own %s namespace: %w", kind, err)
-		}
-		theirs, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/" + kind)
-		if err != nil {
-			return fault.New(fault.BrokenBoundary, "reading back the wall's %s namespace: %w", kind, err)
-		}
-		if ours == theirs {
-			return fault.New(fault.BrokenBoundary, "the wall's process %d is in the host's %s namespace", pid, kind).
-				WithRule("the wall's own processes are confined")
-		}
-	}
-	return nil
-}
-
 // readBackEnvironment refuses a process of the wall that inherited a variable.
 func readBackEnvironment(role string, pid int) error {
 	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
