@@ -157,11 +157,13 @@ func (a *archive) locate(tag string) (*located, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(config)
-	digest := hex.EncodeToString(sum[:])
-	if named := strings.TrimSuffix(path.Base(found.Config), ".json"); named != digest {
-		return nil, fault.New(fault.Invalid, "the image archive %s: the configuration is called %.100q, and its digest is %s", a.path, named, digest)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	// Docker calls it by its digest; some other tools do not.
+	named := "sha256:" + strings.TrimPrefix(strings.TrimSuffix(path.Base(found.Config), ".json"), "sha256:")
+	if isDigest(named) && named != digest {
+		return nil, fault.New(fault.Invalid, "the image archive %s: the configuration is called %s, and its digest is %s", a.path, named, digest)
 	}
-	return &located{digest: "sha256:" + digest, open: func(context.Context) (*content, error) {
+	return &located{digest: digest, open: func(context.Context) (*content, error) {
 		c := &content{config: config}
 		for _, name := range found.Layers {
 			r, err := a.open(name)

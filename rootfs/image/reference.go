@@ -73,13 +73,12 @@ func parseReference(ref string) (reference, error) {
 		}
 		return reference{digest: ref}, nil
 	}
+	if host, _, found := strings.Cut(ref, "/"); !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return invalid("it names no registry, and there is no default one")
+	}
 	parsed, err := name.ParseReference(ref, name.StrictValidation)
 	if err != nil {
 		return invalid("%w", err)
-	}
-	host, _, _ := strings.Cut(ref, "/")
-	if !strings.ContainsAny(host, ".:") && host != "localhost" {
-		return invalid("it names no registry, and there is no default one")
 	}
 	if d, ok := parsed.(name.Digest); ok && !isDigest(d.DigestStr()) {
 		return invalid("its digest is not SHA-256")
