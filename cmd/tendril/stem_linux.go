@@ -17,14 +17,18 @@ import (
 	sprout "tendril/sprout/binary"
 	"tendril/stem"
 	"tendril/stoma/binary"
+	"tendril/terrarium/microvm/jail"
 	"tendril/terrarium/runsc/sandbox"
 )
 
-// A process that gVisor starts from our executable is not a tendril of its own:
-// it must not even parse flags.
+// A process that a wall starts from our executable is not a tendril of its own: it must
+// not even parse flags.
 func init() {
 	if sandbox.Invoked(os.Args[0]) {
 		sandbox.Main()
+	}
+	if jail.Invoked(os.Args[0]) {
+		jail.Main()
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 )
 
 type terrariumCommands struct {
-	List  terrariumListCommand  `cmd:"" help:"List the walls and whether this host can build them."`
-	Probe terrariumProbeCommand `cmd:"" help:"Build a wall and try to get out of it."`
+	List  terrariumListCommand   `cmd:"" help:"List the walls and whether this host can build them."`
+	Probe terrariumProbeCommand  `cmd:"" help:"Build a wall and try to get out of it."`
+	Setup terrariumSetupCommands `cmd:"" help:"Make this host ready for a wall."`
 }
 
 type terrariumListCommand struct{}
