@@ -145,7 +145,7 @@ func uidMap() Result {
 		return notApplicable("gVisor's accounts are its own; those of the host are read back outside")
 	}
 	if ownKernel() {
-		return notApplicable("the machine's accounts are its own; those of the host are read back outside")
+		return sealed("the accounts of a kernel that was started for this Terrarium alone")
 	}
 	data, err := read("/proc/self/uid_map")
 	if err != nil {
