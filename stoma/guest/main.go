@@ -69,7 +69,7 @@ func run(args []string) error {
 		return errors.New("init has to be PID 1 of its PID namespace, because it ends every process that it can see")
 	}
 	switch {
-	case cfg.plain != "":
+	case cfg.plain != "" && os.Getuid() != 0:
 		return begin(cfg, holdNothing)
 	case cfg.machine:
 		return beginMachine(cfg)
@@ -105,6 +105,9 @@ func begin(cfg config, settle func(sprout identity) error) (err error) {
 	if err := settle(sv.sprout); err != nil {
 		return err
 	}
+	if sv.sprout.ours() {
+		shieldFromSignals() // last: settling may need a handler
+	}
 	return sv.serve(carrier)
 }
 
@@ -134,8 +137,7 @@ func prepare(cfg config) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		sv.workspace, sv.tasks = w, containerTasks(cfg.pids)
-		shieldFromSignals()
+		sv.workspace, sv.tasks = w, containerTasks(cfg.pids, sv.sprout)
 		spareThreads()
 	}
 	if cfg.ownDev {
@@ -247,8 +249,8 @@ func parseFlags(args []string) (config, error) {
 		return config{}, errors.New("--own-root needs --overlay: it uses its scratch")
 	case cfg.machine && (cfg.overlay == nil || !cfg.ownRoot), cfg.recover && !cfg.machine:
 		return config{}, errors.New("--machine needs --overlay and --own-root, and --recover needs --machine")
-	case (cfg.plain != "") != (cfg.disk > 0), cfg.plain != "" && cfg.ownDev:
-		return config{}, errors.New("--plain needs --disk, and goes with neither --own-dev nor --own-root")
+	case (cfg.plain != "") != (cfg.disk > 0):
+		return config{}, errors.New("--plain needs --disk, and nothing else has it")
 	}
 	return cfg, nil
 }

@@ -76,7 +76,7 @@ func (sv *server) plant(st *stoma.Stream) error {
 		return errBaseIsThere
 	}
 	base := &planter{top: &baseDir{}}
-	if err := base.plant(p.dir, tar.NewReader(st)); err != nil {
+	if err := sv.sprout.do(func() error { return base.plant(p.dir, tar.NewReader(st)) }); err != nil {
 		return err
 	}
 	used, _ := p.usage()

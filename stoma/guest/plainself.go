@@ -3,14 +3,10 @@
 package guest
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -73,68 +69,4 @@ func spareThreads() {
 		})
 	}
 	done.Wait()
-}
-
-// tasks is the limit of processes and threads that whoever made the container set.
-// This process counts against it.
-type tasks struct {
-	limit   int
-	dir     int          // the container's own control group, with pids.events; -1: none
-	reached atomic.Int64 // without it: how often as many were seen as there can be
-}
-
-// containerTasks finds where the limit is kept. 0: there is none.
-func containerTasks(limit int) *tasks {
-	if limit == 0 {
-		return nil
-	}
-	t := &tasks{limit: limit, dir: -1}
-	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/pids"} {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		if value, err := readAt(fd, "pids.max"); err == nil && value == strconv.Itoa(limit) {
-			if _, err := readAt(fd, "pids.events"); err == nil {
-				t.dir = fd
-				return t
-			}
-		}
-		unix.Close(fd)
-	}
-	return t
-}
-
-// atMax says how often the limit refused a process.
-func (t *tasks) atMax() int64 {
-	if t.dir < 0 {
-		if threads() >= t.limit {
-			t.reached.Add(1)
-		}
-		return t.reached.Load()
-	}
-	s, err := readAt(t.dir, "pids.events")
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(strings.TrimPrefix(s, "max "), 10, 64) // 0 when it is something else
-	return n
-}
-
-// threads counts all in this PID namespace.
-func threads() int {
-	n := 0
-	for _, pid := range append(processes(), process{pid: os.Getpid()}) {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid.pid) + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		// The 20th field of proc_pid_stat(5); the command's name is the second.
-		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(f) > 17 {
-			count, _ := strconv.Atoi(string(f[17])) // the kernel writes a number
-			n += count
-		}
-	}
-	return n
 }

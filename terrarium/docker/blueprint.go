@@ -133,11 +133,15 @@ func (p *provider) containerConfig(b blueprint) *container.Config {
 	for _, l := range b.spec.Listeners {
 		args = append(args, "--listen", l.String())
 	}
+	user := b.limits.User.String()
+	if b.kind.apart {
+		user, args = "0:0", append(args, "--own-dev")
+	}
 	return &container.Config{
 		Image:       b.image.name,
 		Entrypoint:  []string{terrarium.StomaInside},
 		Cmd:         args,
-		User:        b.limits.User.String(),
+		User:        user,
 		WorkingDir:  "/",
 		Hostname:    rootfs.Hostname,
 		OpenStdin:   true,
@@ -185,6 +189,7 @@ func (p *provider) hostConfig(b blueprint, view rootfs.View) (*container.HostCon
 		Init:           &init,
 		Tmpfs:          b.tmpfs(view),
 		Mounts:         mounts(view, p.Stoma, b),
+		CapAdd:         b.kind.capabilitiesOfStoma(),
 		MaskedPaths:    masked(),
 		ReadonlyPaths:  readonly,
 		Resources:      container.Resources{Ulimits: ulimits},

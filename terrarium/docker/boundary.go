@@ -41,8 +41,8 @@ func (t *open) boundary() []terrarium.Row {
 // accounts says what the Sprout's account is outside.
 func (b blueprint) accounts() string {
 	switch {
-	case b.kind.own:
-		return "the account of the Stoma too; no account of the host"
+	case b.kind.apart:
+		return "of the container's own kernel, as is the Stoma's, which is another"
 	case b.support.userns:
 		return "the account of the Stoma too; another one on the host"
 	}
@@ -90,12 +90,11 @@ func (t *open) memoryRow() terrarium.Row {
 func (t *open) pidsRow() terrarium.Row {
 	l := t.print.limits
 	asked := terrarium.Defaulted(t.print.spec.Pids, l.Pids)
-	const threads = "those of the Stoma count too"
 	if t.print.kind.own {
-		return terrarium.LimitRow("Pids", asked, l.Pids, terrarium.Probed, terrarium.ByHost, "kept by gVisor's kernel; "+threads)
+		return terrarium.LimitRow("Pids", asked, l.Pids, terrarium.Probed, terrarium.ByHost, "kept by gVisor's kernel")
 	}
 	if why := t.print.support.unkept(terrarium.LimitPids); why != "" {
 		return terrarium.LimitRow("Pids", asked, l.Pids, terrarium.Constructed, terrarium.NotKept, why)
 	}
-	return terrarium.LimitRow("Pids", asked, l.Pids, terrarium.Inspected, terrarium.ByHost, "the container's control group; "+threads)
+	return terrarium.LimitRow("Pids", asked, l.Pids, terrarium.Inspected, terrarium.ByHost, "the container's control group; the Stoma's own threads count too")
 }

@@ -23,12 +23,16 @@ type kind struct {
 	// own says that the container has a kernel of its own: what it sees of namespaces,
 	// inodes and system calls is that kernel's, and its processes on the host are the wall's.
 	own bool
+
+	// apart gives the Stoma an account of its own, root of the container's own kernel, with
+	// the capabilities there to become the Sprout and to signal it.
+	apart bool
 }
 
 func sealsOf(more ...string) []string {
 	return append([]string{
 		probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.Capabilities,
-		probe.User, probe.RootReadonly, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
+		probe.User, probe.RootReadonly, probe.PID1, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
 	}, more...)
 }
 
@@ -37,7 +41,7 @@ var runc = kind{
 	primitive: "namespaces and control groups, made by a Docker daemon of this host",
 	runtime:   "runc",
 	remedy:    "it comes with Docker: look at the daemon's configuration",
-	seals:     sealsOf(probe.PID1),
+	seals:     sealsOf(),
 	kernel:    func(version string) bool { return strings.Contains(version, "Linux version") },
 }
 
@@ -51,6 +55,16 @@ var gvisor = kind{
 		return strings.Contains(version, "gVisor") || strings.Contains(version, "gvisor")
 	},
 	own: true,
+	// Its kernel lets the Sprout look into and end what runs as the same account.
+	apart: true,
+}
+
+// capabilitiesOfStoma are those that PID 1 begins with.
+func (k kind) capabilitiesOfStoma() []string {
+	if !k.apart {
+		return nil
+	}
+	return []string{"CAP_KILL", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"}
 }
 
 // capabilities are the same for all of them but for the kernel.
