@@ -30,16 +30,19 @@ type content struct {
 }
 
 // write makes the drive that carries them.
-func (f files) write(path string) error {
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+func (f files) write(path string) error { return writeImage(path, f.fill) }
+
+// writeImage makes an EROFS image in which everything is root's.
+func writeImage(path string, fill func(*erofs.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	image := erofs.New(out, erofs.Options{Time: time.Now()})
-	if err = f.fill(image); err == nil {
+	image := erofs.New(f, erofs.Options{Time: time.Unix(1, 0)})
+	if err = fill(image); err == nil {
 		err = image.Close()
 	}
-	return errors.Join(err, out.Close())
+	return errors.Join(err, f.Close())
 }
 
 func (f files) fill(image *erofs.Writer) error {
@@ -80,4 +83,25 @@ func (c content) add(image *erofs.Writer, name string) error {
 	}
 	_, err := image.File(name, erofs.Attr{Perm: c.mode}, from)
 	return err
+}
+
+// fillBareRoot makes the places that the guest needs of a root, and nothing else.
+func fillBareRoot(image *erofs.Writer) error {
+	for _, d := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{".tendril", 0o711}, {".tendril/private", 0o700}, {".tendril/private/base", 0o700}, {".tendril/private/scratch", 0o700},
+		{"dev", 0o755}, {"proc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"workspace", 0o755}, {"home/sprout", 0o755},
+	} {
+		if err := image.Dir(d.path, erofs.Attr{Perm: d.mode}); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct{ path, text string }{{".tendril/stoma", ""}, {"etc/hostname", "terrarium\n"}} {
+		if _, err := image.File(f.path, erofs.Attr{Perm: 0o644}, strings.NewReader(f.text)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,60 +7,52 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
 	"tendril/fault"
+	"tendril/terrarium/confine"
 	"tendril/terrarium/microvm/jail"
 )
 
-// process is the one that runs a machine: it begins as the jail and becomes what the
+// process is the one that emulates a machine: it begins as the jail and becomes what the
 // order names.
 type process struct {
 	cmd     *exec.Cmd
-	orders  *os.File // open until the machine runs; the jail ends without it
-	said    *ring    // the console of the machine
-	errors  *ring    // what the process itself says
+	orders  *os.File     // open until the machine is closed; the jail ends without it
+	console confine.Tail // what the guest's kernel and its first process said
+	said    confine.Tail // what the process itself said
 	exited  chan struct{}
-	failure error // how it ended; read after exited is closed
 }
 
-// Sizes of what is kept of a machine's words.
-const (
-	consoleKept = 16 << 10
-	errorsKept  = 4 << 10
-)
-
 // startJail starts the process, which waits for its order: it can be put under its limits
-// before it does anything. passed become its descriptors from jail.FirstFD on; they are
-// the caller's to close.
+// before it does anything.
 func startJail(program string, passed []*os.File) (*process, error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "opening a pipe for the machine: %w", err)
 	}
 	defer reader.Close()
-	p := &process{orders: writer, said: newRing(consoleKept), errors: newRing(errorsKept), exited: make(chan struct{})}
+	p := &process{orders: writer, exited: make(chan struct{})}
 	cmd := exec.Command(program)
 	cmd.Args = []string{jail.Name}
 	cmd.Env = []string{} // nothing of the caller's environment reaches the machine
 	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = p.said, p.errors
+	cmd.Stdout, cmd.Stderr = &p.console, &p.said
+	cmd.WaitDelay = time.Second // for what the process left in the pipes
 	cmd.ExtraFiles = append([]*os.File{reader}, passed...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true, // Ctrl-C is for the Stem, which ends the run in order
 		Pdeathsig:  unix.SIGKILL,
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 	}
-	if rootless() {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
+	confine.InUserNamespace(cmd.SysProcAttr, 0, 0)
 	p.cmd = cmd
 	started := make(chan error)
 	go func() {
@@ -70,12 +62,12 @@ func startJail(program string, passed []*os.File) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.failure = cmd.Wait()
+			_ = cmd.Wait() // that it ended is what counts
 			close(p.exited)
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, errors.Join(fault.New(fault.Unavailable, "starting the machine's process: %w", err), writer.Close())
+		return nil, errors.Join(confine.StartError("the machine's process", err), writer.Close())
 	}
 	return p, nil
 }
@@ -112,18 +104,44 @@ func (p *process) end(ctx context.Context) error {
 	}
 }
 
-func rootless() bool { return os.Geteuid() != 0 }
+// ended reports whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// diagnosisKept is how many bytes of each are shown.
+const diagnosisKept = 1500
+
+// lastWords is what the machine and its process said last, quoted: it may be anybody's.
+func (p *process) lastWords() string {
+	var parts []string
+	for _, s := range []struct {
+		who  string
+		tail *confine.Tail
+	}{{"its process", &p.said}, {"its console", &p.console}} {
+		if text := strings.TrimSpace(s.tail.String()); text != "" {
+			parts = append(parts, fmt.Sprintf("%s said last: %q", s.who, text[max(0, len(text)-diagnosisKept):]))
+		}
+	}
+	if len(parts) == 0 {
+		return "it said nothing"
+	}
+	return strings.Join(parts, "; ")
+}
 
 // socketPair is a stream of which the first end does not block a thread.
 func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fds[0], true)
+	}
 	if err != nil {
 		return nil, nil, fault.New(fault.Unavailable, "opening a stream for the machine: %w", err)
 	}
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		return nil, nil, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
-	}
 	return os.NewFile(uintptr(fds[0]), "carrier"), os.NewFile(uintptr(fds[1]), "carrier"), nil
 }
-
-var _ io.Writer = (*ring)(nil)

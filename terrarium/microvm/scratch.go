@@ -20,6 +20,17 @@ const scratchBlock = 4096
 // formatTime bounds the making of a file system, which writes a few megabytes at most.
 const formatTime = time.Minute
 
+// formatter finds the program that makes file systems.
+func formatter() (string, error) {
+	for _, name := range []string{"mke2fs", "/usr/sbin/mke2fs", "/sbin/mke2fs"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", fault.New(fault.Unavailable, "mke2fs is not here, which makes a machine's scratch drive").
+		WithHint("install it: `apt-get install e2fsprogs`")
+}
+
 // makeScratch makes the drive on which everything lies that the Sprout writes: a file of
 // the size of the disk limit, of which the host's disk holds what was written. It has a
 // journal, so that what is on it can be read when the machine ended without a word. It is

@@ -33,8 +33,10 @@ type Order struct {
 	Shown   []Shown
 	Devices []string // device nodes of the host that are there too, such as /dev/kvm
 	Links   map[string]string
-	UID     int // the program's account, where there is no user namespace; its group has the same number
-	FDs     int // how many descriptors from FirstFD on the program keeps
+	UID     int   // the program's account, where there is no user namespace; its group has the same number
+	Groups  []int // groups that it is in besides
+	MaxFile int64 // bytes that a file can have which it writes
+	FDs     int   // how many descriptors from FirstFD on the program keeps
 }
 
 // Shown is a file or directory of the host that the program sees, read-only.

@@ -38,7 +38,7 @@ func enter() error {
 	if err := keepOnly(order.FDs); err != nil {
 		return err
 	}
-	if err := renounce(order.UID); err != nil {
+	if err := renounce(order); err != nil {
 		return err
 	}
 	return fmt.Errorf("execute %s: %w", order.Program, unix.Exec(order.Program, order.Args, nil))
@@ -157,10 +157,14 @@ func keepOnly(n int) error {
 }
 
 // renounce gives up everything, for good: in this thread, which becomes the program.
-func renounce(uid int) error {
-	none := unix.Rlimit{}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &none); err != nil {
-		return fmt.Errorf("turn off core files: %w", err)
+func renounce(order Order) error {
+	most := uint64(order.MaxFile)
+	err := errors.Join(
+		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
+		unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: most, Max: most}),
+	)
+	if err != nil {
+		return fmt.Errorf("bound what can be written: %w", err)
 	}
 	for bit := uintptr(0); ; bit++ {
 		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, bit, 0, 0, 0); err != nil {
@@ -170,8 +174,8 @@ func renounce(uid int) error {
 			return fmt.Errorf("drop a capability from the bounding set: %w", err)
 		}
 	}
-	if uid > 0 {
-		if err := become(uid); err != nil {
+	if order.UID > 0 {
+		if err := become(order.UID, order.Groups); err != nil {
 			return err
 		}
 	}
@@ -187,20 +191,20 @@ func renounce(uid int) error {
 }
 
 // become changes the account of this thread alone: it is the one that goes on.
-func become(uid int) error {
+func become(uid int, groups []int) error {
+	list := make([]uint32, len(groups)+1) // one more than are used, so that there is an address
+	for i, group := range groups {
+		list[i] = uint32(group)
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&list[0])), 0); errno != 0 {
+		return fmt.Errorf("set the supplementary groups: %w", errno)
+	}
 	id := uintptr(uid)
-	for _, call := range []struct {
-		what    string
-		trap    uintptr
-		a, b, c uintptr
-	}{
-		{"drop supplementary groups", unix.SYS_SETGROUPS, 0, 0, 0},
-		{"set the group", unix.SYS_SETRESGID, id, id, id},
-		{"set the user", unix.SYS_SETRESUID, id, id, id},
-	} {
-		if _, _, errno := syscall.RawSyscall(call.trap, call.a, call.b, call.c); errno != 0 {
-			return fmt.Errorf("%s: %w", call.what, errno)
-		}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESGID, id, id, id); errno != 0 {
+		return fmt.Errorf("set the group: %w", errno)
+	}
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, id, id, id); errno != 0 {
+		return fmt.Errorf("set the user: %w", errno)
 	}
 	return nil
 }
