@@ -33,6 +33,17 @@ type Provider interface {
 	Sweep(ctx context.Context, run, dir string) error
 }
 
+// Recoverer is a provider whose Terrariums leave work that can still be read when they ended
+// without a word.
+type Recoverer interface {
+	// Recover makes a Terrarium over the work that an earlier one of spec's run left in its
+	// Workspace.Dir, after it ended whatever of that one still runs. Its Stoma collects, and
+	// starts nothing. Spec is the one that the earlier Terrarium was opened with, which may
+	// be open still and is closed as ever. The error is a fault.NotFound when there is no
+	// such work.
+	Recover(ctx context.Context, spec Spec) (Terrarium, error)
+}
+
 // Terrarium is one open boundary.
 type Terrarium interface {
 	// Stoma is the one way in and out.

@@ -38,6 +38,30 @@ func (v validated) Open(ctx context.Context, spec Spec) (Terrarium, error) {
 	return t, nil
 }
 
+// Recover makes a Terrarium over what an earlier one of spec's run left, see [Recoverer]. A
+// provider whose Terrariums leave nothing is answered for with a fault.NotFound. There is no
+// self-test: nothing is ever started in it.
+func Recover(ctx context.Context, p Provider, spec Spec) (Terrarium, error) {
+	if v, ok := p.(validated); ok {
+		p = v.Provider
+	}
+	r, ok := p.(Recoverer)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "a Terrarium of the provider %s leaves nothing when it ends", p.Name())
+	}
+	if err := Validate(p.Name(), p.Capabilities(), spec); err != nil {
+		return nil, err
+	}
+	t, err := r.Recover(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := Verify(p.Name(), p.Capabilities(), spec, t.Boundary()); err != nil {
+		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))
+	}
+	return t, nil
+}
+
 // Fields lists the fields of Spec by path, as Capabilities.Fields and Row.Field
 // name them: "Rootfs.Host.Dirs", "Memory", ….
 func Fields() []string {
