@@ -72,9 +72,8 @@ func (b blueprint) compare(l stoma.Look) error {
 	}
 	user := fmt.Sprintf("%d\t%[1]d\t%[1]d\t%[1]d", b.limits.User.UID)
 	group := fmt.Sprintf("%d\t%[1]d\t%[1]d\t%[1]d", b.limits.User.GID)
-	const none = "0000000000000000"
 	for _, want := range [][2]string{
-		{"Uid", user}, {"Gid", group}, {"CapInh", none}, {"CapPrm", none}, {"CapEff", none}, {"CapBnd", none}, {"CapAmb", none}, {"NoNewPrivs", "1"}, {"Seccomp", "2"},
+		{"Uid", user}, {"Gid", group}, {"CapInh", noCapability}, {"CapPrm", noCapability}, {"CapEff", noCapability}, {"CapBnd", noCapability}, {"CapAmb", noCapability}, {"NoNewPrivs", "1"}, {"Seccomp", "2"},
 	} {
 		if got := l.Status[want[0]]; got != want[1] && !(b.kind.own && want[0] == "CapAmb" && got == "") {
 			return differs(want[0]+" inside", want[1], got)

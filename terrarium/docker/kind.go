@@ -20,6 +20,8 @@ type kind struct {
 	// kernel refuses a container that sees another kernel than it has to, by its
 	// /proc/version.
 	kernel func(version string) bool
+	// outside refuses a container whose process on the host is not confined.
+	outside func(pid int) error
 	// own says that the container has a kernel of its own: what it sees of namespaces,
 	// inodes and system calls is that kernel's, and its processes on the host are the wall's.
 	own bool
@@ -42,7 +44,8 @@ var runc = kind{
 	runtime:   "runc",
 	remedy:    "it comes with Docker: look at the daemon's configuration",
 	seals:     sealsOf(),
-	kernel:    func(version string) bool { return strings.Contains(version, "Linux version") },
+	kernel:    func(version string) bool { return !isGVisor(version) },
+	outside:   compareProcess,
 }
 
 var gvisor = kind{
@@ -51,13 +54,13 @@ var gvisor = kind{
 	runtime:   "runsc",
 	remedy:    "register it: `tendril terrarium setup gvisor`",
 	seals:     sealsOf(probe.Kernel),
-	kernel: func(version string) bool {
-		return strings.Contains(version, "gVisor") || strings.Contains(version, "gvisor")
-	},
-	own: true,
-	// Its kernel lets the Sprout look into and end what runs as the same account.
-	apart: true,
+	kernel:    isGVisor,
+	outside:   compareSandbox,
+	own:       true,
+	apart:     true, // its kernel lets the Sprout look into and end what runs as the same account
 }
+
+func isGVisor(version string) bool { return strings.Contains(version, "gvisor") }
 
 // capabilitiesOfStoma are those that PID 1 begins with.
 func (k kind) capabilitiesOfStoma() []string {

@@ -25,8 +25,8 @@ func (b blueprint) readBackOutside(id string, pid int) (*cgroup.Other, error) {
 	default:
 		err = fault.New(fault.BrokenBoundary, "reading back the container's control group: %w", err)
 	}
-	if err == nil && !b.kind.own {
-		err = compareProcess(pid)
+	if err == nil {
+		err = b.kind.outside(pid)
 	}
 	return group, err
 }
@@ -53,25 +53,48 @@ func (b blueprint) compareGroup(id string, group *cgroup.Other) error {
 	return nil
 }
 
-// compareProcess reads the status that the host's kernel has of PID 1 inside.
+// compareProcess wants PID 1 of a container, as the host's kernel has it, to hold nothing.
 func compareProcess(pid int) error {
+	return compareStatus(pid, map[string]string{"CapInh": noCapability, "CapPrm": noCapability, "CapBnd": noCapability, "CapAmb": noCapability, "NoNewPrivs": "1", "Seccomp": "2"}, 0)
+}
+
+const noCapability = "0000000000000000"
+
+// compareStatus reads the status that the host's kernel has of a process. Of the
+// capabilities that are in effect it may have those that are given.
+func compareStatus(pid int, want map[string]string, capabilities uint64) error {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
-		return fault.New(fault.BrokenBoundary, "reading back the container's first process: %w", err)
+		return fault.New(fault.BrokenBoundary, "reading back the wall's process %d: %w", pid, err)
 	}
+	status, err := parseStatus(string(text))
+	if err != nil {
+		return err
+	}
+	for key, value := range want {
+		if status[key] != value {
+			return differs(key+" on the host", value, status[key])
+		}
+	}
+	if held, err := strconv.ParseUint(status["CapEff"], 16, 64); err != nil || held&^capabilities != 0 {
+		return differs("CapEff on the host", fmt.Sprintf("%016x at most", capabilities), status["CapEff"])
+	}
+	return nil
+}
+
+// parseStatus reads proc_pid_status(5). The kernel writes each line once: a text in which
+// one stands twice is none of its own.
+func parseStatus(text string) (map[string]string, error) {
 	status := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(line, ":")
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
 		if _, twice := status[key]; twice {
-			return differs(fmt.Sprintf("status of process %d", pid), "one line a field", key)
+			return nil, differs("status", "one line a field", key+" twice")
 		}
 		status[key] = strings.TrimSpace(value)
 	}
-	const none = "0000000000000000"
-	for key, want := range map[string]string{"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none, "NoNewPrivs": "1", "Seccomp": "2"} {
-		if status[key] != want {
-			return differs(key+" of its first process", want, status[key])
-		}
-	}
-	return nil
+	return status, nil
 }
