@@ -5,7 +5,6 @@ package image
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,26 +21,22 @@ func WriteEmpty(ctx context.Context, user rootfs.User, path string) (digest stri
 	if err != nil {
 		return "", err
 	}
-	content, err := os.OpenFile(path+".content", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", fmt.Errorf("making an empty root file system: %w", err)
-	}
-	defer func() { err = errors.Join(err, content.Close(), os.Remove(content.Name())) }()
-	f := &flattener{tree: newTree(defaultEntries, time.Unix(0, 0)), spool: newSpool(content, defaultBytes)}
+	f := &flattener{tree: newTree(defaultEntries, time.Unix(0, 0)), spool: newSpool(nil, 0)}
 	if err := f.addPlaces(places); err != nil {
 		return "", err
 	}
-	if _, _, err := f.write(ctx, path); err != nil {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
 		return "", fmt.Errorf("making an empty root file system: %w", err)
 	}
-	written, err := os.Open(path)
+	defer file.Close()
+	_, size, err := f.write(ctx, file)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("making an empty root file system: %w", err)
 	}
-	defer written.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, written); err != nil {
-		return "", err
+	if _, err := io.Copy(sum, io.NewSectionReader(file, 0, size)); err != nil {
+		return "", fmt.Errorf("making an empty root file system: %w", err)
 	}
-	return fmt.Sprintf("sha256:%x", sum.Sum(nil)), nil
+	return digestOf(sum), nil
 }

@@ -45,7 +45,12 @@ func (s *sparse) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-func (s *sparse) settle() error { return s.Truncate(s.end) }
+func (s *sparse) settle() error {
+	if s.end == 0 {
+		return nil // nothing was written, so nothing was left out
+	}
+	return s.Truncate(s.end)
+}
 
 // spool keeps the content of files one after the other, in one file, so that
 // no name of an image becomes a name on the host.

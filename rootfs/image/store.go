@@ -339,8 +339,15 @@ func (s *Store) unpack(ctx context.Context, l *located, scratch, path string, re
 	}
 	f.out.Env = record.LeftOut.Env
 	record.LeftOut = f.out
-	record.Entries, record.Size, err = f.write(ctx, path)
-	return err
+	out, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if record.Entries, record.Size, err = f.write(ctx, out); err != nil {
+		return err
+	}
+	return out.Sync()
 }
 
 // explain makes a fault of what is wrong with the whole of an image, with its source

@@ -13,17 +13,12 @@ import (
 	"tendril/erofs"
 )
 
-// write writes the tree as an EROFS image to a new file, and returns its entries
+// write writes the tree as an EROFS image to an empty file, and returns its entries
 // and size. The same tree gives the same bytes.
-func (f *flattener) write(ctx context.Context, path string) (entries int, size int64, err error) {
+func (f *flattener) write(ctx context.Context, file *os.File) (entries int, size int64, err error) {
 	if err := f.spool.file.settle(); err != nil {
 		return 0, 0, fmt.Errorf("%w: %w", errSpool, err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer file.Close()
 	out := &sparse{File: file}
 	w := writing{ctx: ctx, spool: f.spool, out: erofs.New(out, erofs.Options{Time: f.made}), names: map[*node]string{}}
 	if err := w.dir("", f.root); err != nil {
@@ -32,10 +27,7 @@ func (f *flattener) write(ctx context.Context, path string) (entries int, size i
 	if err := w.out.Close(); err != nil {
 		return 0, 0, err
 	}
-	if err := out.settle(); err != nil {
-		return 0, 0, err
-	}
-	return w.entries, out.end, file.Sync()
+	return w.entries, out.end, out.settle()
 }
 
 type writing struct {
