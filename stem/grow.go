@@ -174,7 +174,9 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 	spec.Rootfs = g.root()
 	spec.Workspace = terrarium.Workspace{Image: g.base.Image, Dir: g.plot.dir}
 	spec.Env = g.plan.env
-	spec.User = terrarium.DefaultUser
+	if g.plan.provider.Capabilities().Keeps("User") {
+		spec.User = terrarium.DefaultUser
+	}
 	if err := g.plot.builds(g.plan.provider.Name()); err != nil {
 		return err
 	}

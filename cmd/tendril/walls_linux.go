@@ -13,6 +13,8 @@ import (
 	"tendril/spelling"
 	"tendril/terrarium"
 	"tendril/terrarium/docker"
+	"tendril/terrarium/host"
+	"tendril/terrarium/microvm"
 	"tendril/terrarium/runsc"
 )
 
@@ -34,6 +36,10 @@ func (p parts) wall(name string) (terrarium.Provider, error) {
 		return runsc.New(runsc.Config{Program: p.program, Stoma: p.stoma}), nil
 	case capability.Docker:
 		return docker.New(daemon), nil
+	case capability.QEMU:
+		return microvm.QEMU(microvm.Config{Program: p.program, Stoma: p.stoma, Guest: guestDir(p.site)}), nil
+	case capability.Host:
+		return host.New(host.Config{Stoma: p.stoma, Allowed: os.Getenv(host.AllowedBy) == "true"}), nil
 	}
 	f := fault.New(fault.NotFound, "there is no provider %q", name)
 	if nearest, ok := spelling.Nearest(name, capability.Providers()); ok {
@@ -45,7 +51,7 @@ func (p parts) wall(name string) (terrarium.Provider, error) {
 // walls makes all of them, the strongest first.
 func (p parts) walls() ([]terrarium.Provider, error) {
 	var all []terrarium.Provider
-	for _, name := range []string{capability.Gvisor, capability.Runsc, capability.Docker} {
+	for _, name := range []string{capability.Gvisor, capability.Runsc, capability.Docker, capability.QEMU, capability.Host} {
 		wall, err := p.wall(name)
 		if err != nil {
 			return nil, err

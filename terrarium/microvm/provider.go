@@ -40,6 +40,7 @@ func (p *provider) Capabilities() terrarium.Capabilities {
 	return terrarium.Capabilities{
 		Primitive: p.machine.primitive(),
 		Runtime:   "microvm",
+		OnlyNamed: true, // it takes an image, and more time
 		Seals: []string{
 			probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.User, probe.Accounts, probe.Capabilities,
 			probe.RootReadonly, probe.PID1, probe.Devices, probe.Kernel, probe.KernelSurface, probe.Processes, probe.Limits,
