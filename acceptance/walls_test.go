@@ -80,3 +80,39 @@ func (g *garden) walls(t *testing.T) []capability.Terrarium {
 		return !wall.Ready
 	})
 }
+
+// TestHostIsTakenByNameAlone: what is no wall runs work only where the Stem's environment
+// allows it and the Botanist says so for this run, and everything says that it was none.
+func TestHostIsTakenByNameAlone(t *testing.T) {
+	g := newGarden(t)
+	const outside = "echo planted >../outside"
+	refused := func(says string, flags ...string) {
+		t.Helper()
+		a := g.grow(outside, flags...).wait()
+		if a.status != 2 || !strings.Contains(a.stdout+a.stderr, says) {
+			t.Errorf("%q: status %d, %s%s", flags, a.status, a.stdout, a.stderr)
+		}
+	}
+	refused("TENDRIL_ALLOW_HOST_EXECUTION=true", "--provider", "host", "--override", "host")
+	refused("TENDRIL_ALLOW_HOST_EXECUTION=true", "--provider", "host", "--override", "host", "--env", "TENDRIL_ALLOW_HOST_EXECUTION=true")
+	g.env = append(g.env, "TENDRIL_ALLOW_HOST_EXECUTION=true")
+	refused("policy", "--provider", "host")
+	refused("only for a request that names it", "--override", "host")
+	if a := g.grow("true", "--provider", "runsc", "--override", "host").wait(); a.status != 2 {
+		t.Errorf("an override for another wall: status %d, %s", a.status, a.stderr)
+	}
+	a := g.grow("echo made >made.txt", "--provider", "host", "--override", "host").wait()
+	record := g.record(a)
+	if a.status != 0 || record.State != run.Fruited || !strings.Contains(a.stderr, "nothing isolates this run") {
+		t.Fatalf("status %d, %+v, %s", a.status, record, a.stderr)
+	}
+	if message := g.git("log", "-1", "--format=%B", *record.Commit); !strings.Contains(message, "Tendril-Provider: host (nothing isolated this run from the host)") {
+		t.Errorf("the Fruit says %s", message)
+	}
+	if record.Verdict == nil || *record.Verdict == run.Clean {
+		t.Errorf("the verdict is %v", record.Verdict)
+	}
+	if rows := g.succeed("ledger", "tail").stdout; !strings.Contains(rows, "takes the provider host, which the policy denies") {
+		t.Errorf("the ledger says %s", rows)
+	}
+}

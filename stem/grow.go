@@ -188,6 +188,9 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 	if err := g.plan.call.permitted(fault.BrokenBoundary, "applied", g.plan.call.applied(g.boundary)); err != nil {
 		return err
 	}
+	if g.plan.provider.Capabilities().Runtime == terrarium.RuntimeHost {
+		g.warn(ctx, "nothing isolates this run from the host: the Sprout can read and change whatever this account can")
+	}
 	if left := g.plan.leftOut(); left != "" {
 		g.warn(ctx, left)
 	}
@@ -313,13 +316,25 @@ func (g *growth) harvest(ctx context.Context) error {
 		return fmt.Errorf("collecting the work: %w", err)
 	}
 	g.result, err = g.fruit.Commit(ctx, substrate.Meta{
-		Run: string(g.id), Pollen: g.plan.call.actor.Name(), Provider: g.plan.provider.Name(), Time: time.Now(),
+		Run: string(g.id), Pollen: g.plan.call.actor.Name(), Provider: g.madeBehind(), Time: time.Now(),
 	})
 	g.completed = run.Unchanged
 	if g.result.Commit != "" {
 		g.completed = run.Fruited
 	}
 	return err
+}
+
+// unisolated is said of every run on the host itself.
+const unisolated = "nothing isolated this run from the host"
+
+// madeBehind is what the Fruit says of the wall that it was made behind.
+func (g *growth) madeBehind() string {
+	name := g.plan.provider.Name()
+	if g.plan.provider.Capabilities().Runtime == terrarium.RuntimeHost {
+		name += " (" + unisolated + ")"
+	}
+	return name
 }
 
 // describe puts into the record what is known by now of base, boundary and Fruit.
@@ -354,6 +369,9 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 	}
 	// Nothing measures the host yet, so nothing can be called clean.
 	verdict := run.VerdictGiven{Verdict: run.Inconclusive, Reasons: []string{"no observer watched the host during this run"}}
+	if g.plan.provider.Capabilities().Runtime == terrarium.RuntimeHost {
+		verdict.Reasons = append(verdict.Reasons, unisolated)
+	}
 	if err := g.events.append(ctx, run.Event{Data: verdict}); err != nil {
 		broke = errors.Join(broke, err)
 	}
