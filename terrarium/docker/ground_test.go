@@ -14,19 +14,26 @@ import (
 	"tendril/stoma"
 	"tendril/stoma/binary"
 	"tendril/terrarium"
+	"tendril/terrarium/docker/dockertest"
 )
+
+func TestMain(m *testing.M) { os.Exit(dockertest.Main(m)) }
+
+// site is this process's own.
+var site = fmt.Sprintf("test-%d", os.Getpid())
 
 func wall(t testing.TB, k kind) *provider {
 	t.Helper()
-	host := os.Getenv("TENDRIL_TEST_DOCKER_HOST")
-	if host == "" {
-		t.Skip("TENDRIL_TEST_DOCKER_HOST is not set")
-	}
+	host := dockertest.Host(t)
 	guest, err := binary.Stoma.Install(t.TempDir())
 	if err != nil {
 		t.Skipf("%v", err)
 	}
-	return newProvider(Config{Host: host, Stoma: guest, Site: "test"}, k)
+	p := newProvider(Config{Host: host, Stoma: guest, Site: site}, k)
+	if k.own && os.Getenv("TENDRIL_TEST_BINARY") == "" && os.Getenv(dockertest.Variable) == "" {
+		t.Skip("TENDRIL_TEST_BINARY is not set: run `make test`")
+	}
+	return p
 }
 
 func specFor(t testing.TB, run string) terrarium.Spec {

@@ -9,29 +9,8 @@ import (
 	"strings"
 
 	"tendril/fault"
+	"tendril/terrarium/docker/registration"
 )
-
-// runtimeArgs are the settings of gVisor that the wall rests on, spelled out even where they
-// are upstream's default today. The daemon gives them to its runtime.
-var runtimeArgs = []string{
-	"--platform=systrap",
-	"--network=none",
-	"--host-uds=none",
-	"--host-fifo=none",
-	"--net-raw=false",
-	"--character-device-policy=emulated-only",
-	"--overlay2=none",
-	"--allow-suid=false",
-	"--allow-flag-override=false", // not from a container's annotations either
-	"--oci-seccomp=true",          // closes namespaces of accounts to what runs inside
-	"--in-sandbox-cgroup=v2",      // by which the Stoma learns that processes were refused
-	"--directfs=false",            // the sandbox is no root of the host's then
-	"--debug=false",
-	"--profile=false",
-	"--host-settings=ignore",
-	"--file-access=exclusive",
-	"--file-access-mounts=exclusive",
-}
 
 // sealing are those of them that a running sandbox has to show.
 var sealing = []string{
@@ -70,7 +49,7 @@ func compareSettings(args []string) error {
 			applied[name] = value
 		}
 	}
-	for _, arg := range runtimeArgs {
+	for _, arg := range registration.Args {
 		name, want, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if slices.Contains(sealing, name) && applied[name] != want {
 			return fault.New(fault.BrokenBoundary, "the runtime runs gVisor with %s=%q instead of %q", name, applied[name], want).

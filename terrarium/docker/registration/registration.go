@@ -1,6 +1,12 @@
 //go:build linux
 
-package docker
+// Package registration makes tendril a runtime of a Docker daemon, by which the daemon
+// starts gVisor, and takes that back.
+//
+// It promises that everything else in the daemon's configuration stays as it is, byte for
+// byte, and that nobody but root can change what the daemon would run. It restarts nothing:
+// the daemon's containers are not its own.
+package registration
 
 import (
 	"bytes"

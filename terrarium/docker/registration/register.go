@@ -1,6 +1,6 @@
 //go:build linux
 
-package docker
+package registration
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func register(text []byte, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours := registeredRuntime{path, runtimeArgs}
+	ours := registeredRuntime{path, Args}
 	i := top.find("runtimes")
 	if i < 0 {
 		return insert(text, top, "runtimes", map[string]any{"runsc": ours})
@@ -54,7 +54,7 @@ func register(text []byte, path string) ([]byte, error) {
 	switch {
 	case has.Path != path:
 		return nil, fmt.Errorf("there is a runtime runsc already, %q, and it is not tendril's", has.Path)
-	case reflect.DeepEqual(has.Args, runtimeArgs):
+	case reflect.DeepEqual(has.Args, Args):
 		return text, nil
 	}
 	without := remove(text, runtimes, j) // as an older tendril registered it

@@ -1,6 +1,6 @@
 //go:build linux
 
-package docker
+package registration
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func TestRegisterKeepsTheRest(t *testing.T) {
 				t.Fatalf("%v in %s", err, with)
 			}
 			ours := got["runtimes"].(map[string]any)["runsc"].(map[string]any)
-			if ours["path"] != link || len(ours["runtimeArgs"].([]any)) != len(runtimeArgs) {
+			if ours["path"] != link || len(ours["runtimeArgs"].([]any)) != len(Args) {
 				t.Errorf("registered as %v", ours)
 			}
 			delete(got["runtimes"].(map[string]any), "runsc")
