@@ -23,7 +23,7 @@ func FuzzParseProc(f *testing.F) {
 	f.Add("12 34 56")
 	f.Fuzz(func(t *testing.T, data string) {
 		_, _, _ = parseStat(data)
-		if n, ok := parseRss(data); ok && n < 0 {
+		if n, ok := parseRss(data, "RssAnon:"); ok && n < 0 {
 			t.Errorf("memory %d", n)
 		}
 		for _, pid := range parseChildren(data) {

@@ -22,8 +22,9 @@ const maxTree = 100_000
 // which no group can be made. Memory is what they hold alone (RssAnon) and what their
 // memfds hold (memfd_create(2); a sandbox keeps its guests' memory in one), each file
 // once. CPU is that of the living and of those that they waited for. A process that
-// ends meanwhile is left out; the error is for when none of pids is there, or one
-// cannot be measured.
+// ends meanwhile is left out, and of one that closed itself to us (PR_SET_DUMPABLE in
+// prctl(2)) what it has mapped of shared memory stands for its memfds. The error is for when
+// none of pids is there, or one cannot be measured.
 func Sample(pids []int) (Usage, error) {
 	var u Usage
 	files := map[inode]bool{}
@@ -102,11 +103,15 @@ func memoryOf(pid int, files map[inode]bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	memory, ok := parseRss(string(status))
+	memory, ok := parseRss(string(status), "RssAnon:")
 	if !ok {
 		return 0, nil // it ended and waits to be waited for: it holds nothing
 	}
 	names, err := descriptors(pid)
+	if errors.Is(err, os.ErrPermission) {
+		shared, _ := parseRss(string(status), "RssShmem:")
+		return memory + shared, nil
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -209,10 +214,10 @@ func parseStat(stat string) (ticks uint64, threads int, err error) {
 	return ticks, threads, nil
 }
 
-// parseRss reads RssAnon out of proc_pid_status(5), in bytes. A zombie has none.
-func parseRss(status string) (int64, bool) {
+// parseRss reads RssAnon or RssShmem out of proc_pid_status(5), in bytes. A zombie has none.
+func parseRss(status, key string) (int64, bool) {
 	for line := range strings.Lines(status) {
-		rest, ok := strings.CutPrefix(line, "RssAnon:")
+		rest, ok := strings.CutPrefix(line, key)
 		if !ok {
 			continue
 		}

@@ -13,13 +13,20 @@ import (
 // by distribution (Debian and Arch, Alpine and the BSDs' OpenSSL, Fedora).
 var trustStores = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt"}
 
+// trustDirs are the directories that hold certificates which programs trust, and what they
+// are made from.
+var trustDirs = []string{"/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted"}
+
+// TrustDirs are the directories of which nothing is to be seen beside what [View.Trusting]
+// puts there.
+func TrustDirs() []string { return slices.Clone(trustDirs) }
+
 // Trusting returns the view with one certificate, in PEM, in the place of all those that
 // the host trusts, and in the form that Java reads beside it. Programs that bring a list of
 // their own have to be told by their environment.
 func (v View) Trusting(certificate []byte) View {
-	stores := []string{"/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates/extracted"}
 	below := func(path string) bool {
-		return slices.ContainsFunc(stores, func(store string) bool { return within(path, store) })
+		return slices.ContainsFunc(trustDirs, func(store string) bool { return within(path, store) })
 	}
 	v.Mounts = slices.DeleteFunc(slices.Clone(v.Mounts), func(m Mount) bool { return below(m.Target) })
 	v.Masks = slices.DeleteFunc(slices.Clone(v.Masks), func(m Mask) bool { return below(m.Path) })

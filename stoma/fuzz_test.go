@@ -79,6 +79,17 @@ func FuzzExecHeader(f *testing.F) {
 	})
 }
 
+func FuzzHostRoot(f *testing.F) {
+	f.Add(HostRoot{Dir: "/run", Bare: []string{"/etc/ssl/certs"}, Laid: []Laid{{"/a", "/b", true}, {"/c", "/d", false}}}.Message())
+	f.Add(HostRoot{}.Message())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseHostRoot(NewFields(b))
+		if err == nil && !bytes.Equal(r.Message(), b) {
+			t.Errorf("%x reads as %+v", b, r)
+		}
+	})
+}
+
 func FuzzAnswers(f *testing.F) {
 	code, signal := 3, 9
 	f.Add(Started())

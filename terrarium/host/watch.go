@@ -1,0 +1,91 @@
+//go:build linux
+
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"tendril/cgroup"
+	"tendril/terrarium"
+	"tendril/terrarium/confine"
+)
+
+// guestTasks is room for the guest half's own threads.
+const guestTasks = 64
+
+// backstop is what the host's kernel keeps the processes in. The memory bound lies above the
+// limit: the limit itself is kept by looking (see [confine.Monitor]), so that the work can
+// still be handed over; the kernel's bound is for what grows faster than anybody can look.
+func backstop(l confine.Limits) cgroup.Limits {
+	return cgroup.Limits{
+		CPUs: l.CPUs, MemoryHigh: l.Memory + l.Memory/16, MemoryMax: l.Memory + max(l.Memory/4, 128<<20), Pids: l.Pids + guestTasks,
+	}
+}
+
+// startWatching starts whoever watches. The base is in the workspace by now, and is no
+// part of what the run uses.
+func (t *open) startWatching(ctx context.Context) error {
+	disk, err := weigh(ctx, t.place.dir)
+	if err != nil {
+		return err
+	}
+	stopWeighing := disk.start()
+	pid := t.process.cmd.Process.Pid
+	t.monitor = &confine.Monitor{
+		Limits: t.limits, Exceeded: t.exceeded, Kill: t.process.kill, CPUSampled: !t.confinement.KeepsCPUs(),
+		Memory: func() (int64, error) {
+			tree, err := cgroup.Sample([]int{pid})
+			return tree.Memory, err
+		},
+		Look: func(_ context.Context, memory int64) (terrarium.Usage, terrarium.LimitName) {
+			return t.look(pid, memory, disk)
+		},
+	}
+	stopMonitor := t.monitor.Start()
+	t.stopWatching = func() {
+		stopMonitor()
+		stopWeighing()
+	}
+	return nil
+}
+
+// look is what the run uses, and whether its processes or its disk are used up.
+func (t *open) look(pid int, memory int64, disk *scale) (terrarium.Usage, terrarium.LimitName) {
+	usage := terrarium.Usage{Memory: memory}
+	if tree, err := cgroup.Sample([]int{pid}); err == nil {
+		usage.CPU, usage.Memory = tree.CPU, max(memory, tree.Memory)
+		usage.Processes = max(tree.Pids-threadsOf(pid), 0)
+	}
+	switch {
+	case usage.Processes > t.limits.Pids, t.refusedTasks():
+		return usage, terrarium.LimitPids
+	case disk.used() > t.limits.Disk:
+		return usage, terrarium.LimitDisk
+	}
+	return usage, ""
+}
+
+// refusedTasks reports whether the group refused a process or a thread.
+func (t *open) refusedTasks() bool {
+	if t.confinement.Group == nil {
+		return false
+	}
+	events, err := t.confinement.Group.Events()
+	return err == nil && events.PidsMax > 0
+}
+
+// threadsOf counts the guest half's own threads, see proc_pid_status(5).
+func threadsOf(pid int) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(status), "\nThreads:")
+	count, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.Atoi(strings.TrimSpace(count)) // the kernel writes a number
+	return n
+}
