@@ -69,13 +69,14 @@ var mayImport = map[string][]string{
 	"api/client":              {"api/wire", "capability", "site"},
 	"cmd/sprout":              {"sprout"},
 	"cmd/stoma":               {"stoma/guest", "probe"},
-	"cmd/tendril":             {"api", "api/client", "capability", "credential/source", "display", "egress", "ledger", "policy", "pollen", "rootfs/image", "run", "site", "spelling", "sprout/binary", "stem", "stoma/binary", "terrarium", "terrarium/docker", "terrarium/host", "terrarium/microvm", "terrarium/microvm/guestimage", "terrarium/microvm/jail", "terrarium/runsc", "terrarium/runsc/sandbox"},
+	"cmd/tendril":             {"api", "api/client", "capability", "credential/source", "display", "egress", "ledger", "policy", "pollen", "rootfs/image", "run", "site", "spelling", "sprout/binary", "stem", "stoma/binary", "terrarium", "terrarium/docker", "terrarium/docker/registration", "terrarium/host", "terrarium/microvm", "terrarium/microvm/guestimage", "terrarium/microvm/jail", "terrarium/runsc", "terrarium/runsc/sandbox"},
 	"acceptance":              {},
 	"corpora":                 {},
 	"goroutines":              {},
 	"bench":                   {},
 	"bench/baseline":          {},
 	"scripts/summary":         {},
+	"scripts/walls":           {},
 }
 
 // linksOnly says which of our packages may import a heavy module directly, and

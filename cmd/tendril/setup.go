@@ -2,7 +2,21 @@ package main
 
 // terrariumSetupCommands make this host ready for walls that need more than tendril.
 type terrariumSetupCommands struct {
+	Gvisor  setupGvisorCommand  `cmd:"" name:"gvisor" help:"Make tendril the runtime by which a Docker daemon starts gVisor."`
 	Microvm setupMicrovmCommand `cmd:"" help:"Make the guest of the micro-VMs: a kernel, and the modules that it needs."`
+}
+
+type setupGvisorCommand struct {
+	Write  bool   `help:"Do it. Without this, what would be done is printed."`
+	Undo   bool   `help:"Take it back instead."`
+	Config string `type:"path" placeholder:"FILE" help:"The daemon's configuration (default: /etc/docker/daemon.json)."`
+	Link   string `type:"path" placeholder:"PATH" help:"The name by which the daemon calls tendril (default: /usr/local/lib/tendril/runsc)."`
+}
+
+// Help is what the command's help says beyond its one line.
+func (*setupGvisorCommand) Help() string {
+	return "Everything else in the daemon's configuration stays as it is. The daemon is not restarted: that ends its containers. " +
+		"What the daemon is to run must not be writable by anybody but root, in any part of its path."
 }
 
 type setupMicrovmCommand struct {

@@ -9,11 +9,64 @@ import (
 	"tendril/display"
 	"tendril/fault"
 	"tendril/site"
+	"tendril/terrarium/docker/registration"
 	"tendril/terrarium/microvm/guestimage"
 )
 
 // guestDir is where a site keeps the guest of its micro-VMs.
 func guestDir(here site.Dirs) string { return filepath.Join(here.State, "microvm") }
+
+func (s *setupGvisorCommand) Run(c *console) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r := registration.Registration{File: s.Config, Program: program, Link: s.Link}
+	plan := r.SetUp
+	if s.Undo {
+		plan = r.Undo
+	}
+	change, err := plan()
+	if err != nil {
+		return err
+	}
+	if s.Write {
+		if err := change.Apply(); err != nil {
+			return err
+		}
+	}
+	if c.json {
+		c.printJSON(struct {
+			Steps   []string `json:"steps"`
+			Written bool     `json:"written"`
+			Then    []string `json:"then"`
+		}{append([]string{}, change.Steps...), s.Write, change.Then})
+		return nil
+	}
+	s.print(c, change)
+	return nil
+}
+
+func (s *setupGvisorCommand) print(c *console, change registration.Change) {
+	header := "it would (--write does it):"
+	switch {
+	case len(change.Steps) == 0:
+		header = "nothing is to be done"
+	case s.Write:
+		header = "done:"
+	}
+	fmt.Fprintln(c.stdout, header)
+	for _, step := range change.Steps {
+		fmt.Fprintln(c.stdout, "  "+display.Line(step))
+	}
+	if len(change.Steps) == 0 {
+		return
+	}
+	fmt.Fprintln(c.stdout, "then:")
+	for _, step := range change.Then {
+		fmt.Fprintln(c.stdout, "  "+display.Line(step))
+	}
+}
 
 func (s *setupMicrovmCommand) Run(ctx context.Context, c *console) error {
 	here, err := site.Find(os.Getenv, os.Getuid())
