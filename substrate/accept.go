@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tendril/fault"
+	"tendril/hold"
 )
 
 // Acceptance is what Accept is asked to do. Commit is the one that a person has
@@ -68,7 +69,7 @@ func (r *Repository) Accept(ctx context.Context, a Acceptance) (Accepted, error)
 	}
 	merged, err := r.merge(ctx, from, a)
 	if err != nil {
-		return Accepted{}, noSpace(err, r.store.dir)
+		return Accepted{}, hold.NoSpace(err, r.store.dir)
 	}
 	err = r.updateRef(into, func(dir *root, lock *os.File, last string) error {
 		if err := r.expect(into, from); err != nil {
@@ -273,7 +274,7 @@ func (r *Repository) deletePacked(ref string) error {
 			return err
 		}
 		if _, err := lock.Write(withoutRef(data, ref)); err != nil {
-			return noSpace(err, r.CommonDir)
+			return hold.NoSpace(err, r.CommonDir)
 		}
 		if err := lock.Sync(); err != nil {
 			return err

@@ -10,11 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"tendril/erofs"
 	"tendril/fault"
+	"tendril/hold"
 )
 
 // Owner is who the entries of a base image belong to, inside.
@@ -44,9 +45,9 @@ func (r *Repository) Base(ctx context.Context, c Commit, owner Owner, progress f
 	if b, err := openBase(path, c); b != nil || err != nil {
 		return b, err
 	}
-	making, err := lockContext(ctx, path+".lock")
+	making, err := hold.Wait(ctx, path+".lock")
 	if err != nil {
-		return nil, err
+		return nil, hold.NoSpace(err, path)
 	}
 	defer making.Close()
 	defer os.Remove(path + ".lock") // who waits for it finds the image, or makes it again
@@ -56,10 +57,10 @@ func (r *Repository) Base(ctx context.Context, c Commit, owner Owner, progress f
 	made := filepath.Join(r.scratch.path, "image")
 	defer os.Remove(made)
 	if err := r.writeImage(ctx, made, c, owner, progress); err != nil {
-		return nil, r.explain(noSpace(err, r.store.dir), c)
+		return nil, r.explain(hold.NoSpace(err, r.store.dir), c)
 	}
 	if err := os.Rename(made, path); err != nil {
-		return nil, fmt.Errorf("base image: %w", noSpace(err, r.store.dir))
+		return nil, fmt.Errorf("base image: %w", hold.NoSpace(err, r.store.dir))
 	}
 	b, err := openBase(path, c)
 	if err == nil && b == nil {
@@ -90,50 +91,24 @@ func branchInside(c Commit) string {
 // openBase opens a cached image and holds it against eviction. It returns nil
 // when there is none, or a damaged one, which is to be replaced.
 func openBase(path string, c Commit) (*Base, error) {
-	for {
-		f, err := os.Open(path)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("base image: %w", err)
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
-			f.Close()
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			return nil, fmt.Errorf("lock the base image %s: %w", path, err)
-		}
-		held, err1 := f.Stat()
-		there, err2 := os.Stat(path)
-		if err1 == nil && err2 == nil && os.SameFile(held, there) {
-			if !intact(f, held.Size()) {
-				return nil, f.Close()
-			}
-			now := time.Now()
-			_ = os.Chtimes(path, now, now) // only the order of eviction depends on it
-			return &Base{Image: path, Commit: c, Cached: true, held: f}, nil
-		}
-		f.Close() // it was evicted between opening and locking
+	f, err := hold.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("base image: %w", err)
 	}
-}
-
-// lockContext waits for an exclusive lock, and no longer than ctx lasts.
-func lockContext(ctx context.Context, path string) (*os.File, error) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		f, err := lock(path, unix.LOCK_EX|unix.LOCK_NB)
-		if f != nil || err != nil {
-			return f, noSpace(err, path)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-tick.C:
-		}
+	if f == nil {
+		return nil, nil
 	}
+	info, err := f.Stat()
+	if err == nil {
+		// What a full disk, a crash or a careless hand leaves behind has not its whole
+		// superblock or size. The content is not read; that would cost what the cache saves.
+		_, err = erofs.Open(f, info.Size())
+	}
+	if err != nil {
+		return nil, f.Close()
+	}
+	hold.Used(path)
+	return &Base{Image: path, Commit: c, Cached: true, held: f}, nil
 }
 
 // explain says what it means that an object of the base is missing.
@@ -167,32 +142,13 @@ func (s *Store) evict() error {
 	if err != nil {
 		return fmt.Errorf("evict base images: %w", err)
 	}
-	var images []os.FileInfo
-	var total int64
+	var images []hold.Kept
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".erofs") {
-			images = append(images, info)
-			total += info.Size()
+			images = append(images, hold.Kept{Path: filepath.Join(dir, e.Name()), Size: info.Size(), Used: info.ModTime()})
 		}
 	}
-	slices.SortFunc(images, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, image := range images {
-		if total <= s.MaxBaseBytes {
-			break
-		}
-		path := filepath.Join(dir, image.Name())
-		f, err := os.Open(path)
-		if err != nil {
-			continue // another process was faster
-		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			if err := os.Remove(path); err == nil {
-				total -= image.Size()
-			}
-		}
-		f.Close()
-	}
-	return nil
+	return hold.Evict(images, s.MaxBaseBytes, os.Remove)
 }
 
 // counting calls progress for each entry that is done.

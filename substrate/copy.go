@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tendril/fault"
+	"tendril/hold"
 )
 
 // fetchTime bounds how long a repository elsewhere may take to answer.
@@ -55,9 +56,9 @@ func (s *Store) Fetch(ctx context.Context, url string) error {
 	defer cancel()
 	dir := s.copyDir(url)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fault.New(fault.Unavailable, "the copy of %s: %w", url, noSpace(err, s.dir))
+		return fault.New(fault.Unavailable, "the copy of %s: %w", url, hold.NoSpace(err, s.dir))
 	}
-	held, err := lock(dir+".lock", unix.LOCK_EX)
+	held, err := hold.Lock(dir+".lock", unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (s *Store) Fetch(ctx context.Context, url string) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return fault.New(fault.Unavailable, "fetching %s: %w", url, noSpace(err, s.dir)).
+		return fault.New(fault.Unavailable, "fetching %s: %w", url, hold.NoSpace(err, s.dir)).
 			WithHint("is it there, and can this host reach it without a credential?")
 	}
 	if fresh {

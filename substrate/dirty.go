@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tendril/fault"
+	"tendril/hold"
 )
 
 // Dirty counts what a working tree has beyond its HEAD.
@@ -67,7 +68,7 @@ func (r *Repository) status(ctx context.Context, each func(code, path string) er
 		return err
 	}
 	if err := r.copyIndex(git.path); err != nil {
-		return noSpace(invalid(err), r.store.dir)
+		return hold.NoSpace(invalid(err), r.store.dir)
 	}
 	files := map[string]string{"info/exclude": rules.excludes}
 	if head != "" {
@@ -75,7 +76,7 @@ func (r *Repository) status(ctx context.Context, each func(code, path string) er
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(git.path, name), []byte(content), 0o600); err != nil {
-			return noSpace(err, r.store.dir)
+			return hold.NoSpace(err, r.store.dir)
 		}
 	}
 	git.env = append(git.env, "GIT_WORK_TREE="+r.Worktree)
@@ -152,7 +153,7 @@ func (r *Repository) Snapshot(ctx context.Context) (Commit, error) {
 	}
 	c, err := r.snapshot(ctx, f, tree)
 	if err != nil || c.snapshot == nil {
-		return c, noSpace(errors.Join(err, f.Discard()), r.store.dir)
+		return c, hold.NoSpace(errors.Join(err, f.Discard()), r.store.dir)
 	}
 	r.snapshots = append(r.snapshots, f)
 	return c, nil

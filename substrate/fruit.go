@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tendril/fault"
+	"tendril/hold"
 )
 
 // Kind is what a record says about a path.
@@ -120,7 +121,7 @@ func (f *Fruit) Discard() error {
 // lost over them. Their content may stay unread.
 func (f *Fruit) Add(kind Kind, path []byte, size int64, content io.Reader) error {
 	if err := f.add(kind, string(path), size, content); err != nil {
-		return noSpace(fmt.Errorf("record %s %q: %w", kind, Escape(string(path)), err), f.repo.store.dir)
+		return hold.NoSpace(fmt.Errorf("record %s %q: %w", kind, Escape(string(path)), err), f.repo.store.dir)
 	}
 	return nil
 }
@@ -294,7 +295,7 @@ func (f *Fruit) Commit(ctx context.Context, meta Meta) (result Result, err error
 		return Result{}, err
 	}
 	result, err = f.commit(ctx, meta)
-	return result, noSpace(err, f.repo.store.dir)
+	return result, hold.NoSpace(err, f.repo.store.dir)
 }
 
 func (f *Fruit) commit(ctx context.Context, meta Meta) (Result, error) {

@@ -194,16 +194,6 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// noSpace turns a full disk into a fault that says where, and leaves any other
-// error alone.
-func noSpace(err error, path string) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fault.New(fault.Unavailable, "no space left on the disk that holds %s: %w", path, err).
-			WithHint("free some space there, or move the state directory to a larger disk")
-	}
-	return err
-}
-
 // removeAll is os.RemoveAll for directories of ours, which hold read-only files.
 func removeAll(path string) error {
 	if err := os.RemoveAll(path); err != nil {

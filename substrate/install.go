@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tendril/fault"
+	"tendril/hold"
 )
 
 // installPacks moves packs of a run, named without .pack and .idx, into the
@@ -23,7 +24,7 @@ func (r *Repository) installPacks(run string, prefixes []string) error {
 	defer dir.Close()
 	for _, prefix := range prefixes {
 		if err := dir.installPack(run, prefix); err != nil {
-			return fmt.Errorf("import objects: %w", noSpace(err, r.CommonDir))
+			return fmt.Errorf("import objects: %w", hold.NoSpace(err, r.CommonDir))
 		}
 	}
 	return dir.sync()
@@ -207,7 +208,7 @@ func (r *Repository) updateRef(name string, change func(dir *root, lock *os.File
 	parent, last := splitPath(name)
 	dir, err := r.common.makeDir(parent)
 	if err != nil {
-		return fmt.Errorf("reference %s: %w", name, noSpace(err, r.CommonDir))
+		return fmt.Errorf("reference %s: %w", name, hold.NoSpace(err, r.CommonDir))
 	}
 	defer dir.Close()
 	lock, err := dir.open(last+".lock", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666)
@@ -216,13 +217,13 @@ func (r *Repository) updateRef(name string, change func(dir *root, lock *os.File
 			WithHint("if no git process runs there, remove that file")
 	}
 	if err != nil {
-		return fmt.Errorf("reference %s: %w", name, noSpace(err, r.CommonDir))
+		return fmt.Errorf("reference %s: %w", name, hold.NoSpace(err, r.CommonDir))
 	}
 	err = change(dir, lock, last)
 	if err != nil {
 		err = errors.Join(err, ignoreAbsent(unix.Unlinkat(int(dir.dir.Fd()), last+".lock", 0)))
 	}
-	return errors.Join(noSpace(err, r.CommonDir), lock.Close())
+	return errors.Join(hold.NoSpace(err, r.CommonDir), lock.Close())
 }
 
 // commitRef writes an id into the lock file and gives it the reference's name.

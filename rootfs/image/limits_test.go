@@ -121,7 +121,7 @@ func TestBounds(t *testing.T) {
 	for i := range 20 {
 		implied = append(implied, file(fmt.Sprintf("%d/%sf", i, strings.Repeat("d/", 60)), ""))
 	}
-	zeros := make([]byte, 64<<20)
+	zeros := make([]byte, 8<<20)
 	plain := pack(t, file("bomb", string(zeros)))
 	var gz, zs, gap bytes.Buffer
 	gzipTo(t, &gz, plain)
@@ -205,15 +205,15 @@ func record(key, value string) string {
 // Holes of a file cost no disk, in the store either.
 func TestHoles(t *testing.T) {
 	s, _ := open(t, image.Options{})
-	got := get(t, s, onDisk(t, compose(t, pack(t, file("holes", string(make([]byte, 64<<20))), file("g", "g")))))
+	got := get(t, s, onDisk(t, compose(t, pack(t, file("holes", string(make([]byte, 16<<20))), file("g", "g")))))
 	var st unix.Stat_t
 	if err := unix.Stat(got.Path, &st); err != nil {
 		t.Fatal(err)
 	}
-	if used := st.Blocks * 512; got.Size < 64<<20 || used > 4<<20 {
+	if used := st.Blocks * 512; got.Size < 16<<20 || used > 4<<20 {
 		t.Errorf("an image of %d bytes takes %d on the disk", got.Size, used)
 	}
-	if content := read(t, got)["holes"].Content; content != string(make([]byte, 64<<20)) {
+	if content := read(t, got)["holes"].Content; content != string(make([]byte, 16<<20)) {
 		t.Error("the content is another")
 	}
 }
