@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +12,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"tendril/fault"
@@ -161,6 +164,40 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 		return nil
 	}
 	return d.explain("removing a container", err)
+}
+
+// stats reads once what a container uses.
+func (d *daemon) stats(ctx context.Context, id string) (container.StatsResponse, error) {
+	var stats container.StatsResponse
+	result, err := d.api.ContainerStats(ctx, id, client.ContainerStatsOptions{})
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(result.Body, maxAnswer)).Decode(&stats)
+		err = errors.Join(err, result.Body.Close())
+	}
+	return stats, d.explain("asking what a container uses", err)
+}
+
+// images lists the names of the images that bear a label, the newest first.
+func (d *daemon) images(ctx context.Context, label, value string) ([]string, error) {
+	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label+"="+value)})
+	if err != nil {
+		return nil, d.explain("listing images", err)
+	}
+	slices.SortStableFunc(list.Items, func(a, b image.Summary) int { return cmp.Compare(b.Created, a.Created) })
+	var names []string
+	for _, i := range list.Items {
+		names = append(names, i.RepoTags...)
+	}
+	return names, nil
+}
+
+// forget removes an image, unless a container is made of it.
+func (d *daemon) forget(ctx context.Context, name string) error {
+	_, err := d.api.ImageRemove(ctx, name, client.ImageRemoveOptions{})
+	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+		return nil
+	}
+	return d.explain("removing an image", err)
 }
 
 // labelled lists the containers, running or not, that bear all of the labels.

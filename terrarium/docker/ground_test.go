@@ -19,8 +19,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dockertest.Main(m)) }
 
-// site is this process's own.
-var site = fmt.Sprintf("test-%d", os.Getpid())
+// site is this process's own, and that of those that it starts to be killed.
+var site = func() string {
+	const variable = "TENDRIL_TEST_SITE"
+	if os.Getenv(variable) == "" {
+		os.Setenv(variable, fmt.Sprintf("test-%d", os.Getpid()))
+	}
+	return os.Getenv(variable)
+}()
 
 func wall(t testing.TB, k kind) *provider {
 	t.Helper()

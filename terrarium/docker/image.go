@@ -100,7 +100,11 @@ func writeSkeleton(w io.Writer, view rootfs.View) error {
 	return out.Close()
 }
 
-// bring gives the daemon the image.
+// keptImages is how many images of a site a daemon keeps of which no container is made: a
+// view changes when the host's programs do, an image when its tag leads elsewhere.
+const keptImages = 8
+
+// bring gives the daemon the image, and lets it forget the oldest that this site gave it.
 func (p *provider) bring(ctx context.Context, i rootImage) error {
 	r, w := io.Pipe()
 	written := make(chan struct{})
@@ -111,5 +115,14 @@ func (p *provider) bring(ctx context.Context, i rootImage) error {
 	err := p.daemon.importImage(ctx, i.name, map[string]string{labelSite: p.Site}, r)
 	r.CloseWithError(errors.New("the daemon reads no more"))
 	<-written
+	if err != nil {
+		return err
+	}
+	names, err := p.daemon.images(ctx, labelSite, p.Site)
+	for _, name := range names[min(len(names), keptImages):] {
+		if strings.HasPrefix(name, "tendril/") {
+			err = errors.Join(err, p.daemon.forget(ctx, name))
+		}
+	}
 	return err
 }

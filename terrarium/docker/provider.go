@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"tendril/cgroup"
 	"tendril/fault"
 	"tendril/stoma"
 	"tendril/terrarium"
@@ -25,6 +24,7 @@ type Config struct {
 	Host  string // the daemon's socket, as unix:///PATH
 	Stoma string // the guest half of the Stoma, a static binary
 	Site  string // whose Terrariums these are: nobody else's are touched
+	Store string // a directory for what is remembered of a daemon; "": nothing is
 }
 
 // New returns the wall of namespaces and control groups.
@@ -55,8 +55,11 @@ func (p *provider) Ready(ctx context.Context) error {
 	if _, err := os.Stat(p.Stoma); err != nil {
 		return fault.New(fault.Unavailable, "the Stoma is missing: %w", err).WithHint("build tendril with `make`")
 	}
-	_, err := p.supports(ctx)
-	return err
+	s, err := p.supports(ctx)
+	if err != nil || !p.kind.own {
+		return err
+	}
+	return p.tried(ctx, s)
 }
 
 // Open implements [terrarium.Provider].
@@ -118,7 +121,7 @@ type open struct {
 	id       string // of the container; "" before there is one
 	carrier  *carrier
 	stoma    *stoma.Client
-	group    *cgroup.Other
+	meter    meter
 	first    *confine.Held // PID 1 inside, or the sandbox; nil when it could not be held
 	exceeded chan terrarium.LimitName
 	monitor  *confine.Monitor
@@ -165,7 +168,11 @@ func (p *provider) create(ctx context.Context, b blueprint) (string, error) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
 		defer cancel()
-		return p.daemon.create(ctx, b.name, b.config, b.host)
+		if err := os.WriteFile(asking(b.spec.Workspace.Dir), nil, 0o600); err != nil {
+			return "", fmt.Errorf("making the wall's files: %w", err)
+		}
+		id, err := p.daemon.create(ctx, b.name, b.config, b.host)
+		return id, errors.Join(err, os.Remove(asking(b.spec.Workspace.Dir)))
 	}
 	id, err := make()
 	if !errors.Is(err, errNoImage) {
@@ -203,8 +210,12 @@ func (t *open) readBack(ctx context.Context) error {
 	if err := t.print.readBack(got); err != nil {
 		return err
 	}
-	if t.group, err = t.print.readBackOutside(t.id, got.State.Pid); err != nil {
+	group, err := t.print.readBackOutside(t.id, got.State.Pid)
+	if err != nil {
 		return err
+	}
+	if t.meter = group; group == nil {
+		t.meter = answers{t.provider.daemon, t.id}
 	}
 	// Without the right to signal it, only the daemon can end it.
 	t.first, _ = confine.Hold(got.State.Pid)

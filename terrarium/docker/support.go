@@ -19,7 +19,7 @@ import (
 
 // support is what a daemon says that it can do here.
 type support struct {
-	id       string   // of the daemon
+	instance string   // of the daemon, with the runtime that it was configured with
 	runtimes []string // that are registered
 	apparmor bool     // every container has a profile, unless it is asked to have none
 	rootless bool     // the daemon is an ordinary user's
@@ -38,6 +38,7 @@ type asked struct {
 	at      time.Time
 	socket  unix.Stat_t // a daemon that was started again has another
 	support support
+	tried   string // instance with which a container was opened
 }
 
 const supportFresh = 30 * time.Second
@@ -67,6 +68,7 @@ func (p *provider) supports(ctx context.Context) (support, error) {
 	if err != nil {
 		return support{}, err
 	}
+	s.instance = instanceOf(info.ID, " ", socket.Ino, " ", socket.Ctim, " ", info.ServerVersion, " ", info.Runtimes[p.kind.runtime])
 	p.asked.socket, p.asked.at, p.asked.support = socket, time.Now(), s
 	return s, nil
 }
@@ -79,7 +81,7 @@ func (p *provider) judge(info system.Info) (support, error) {
 	}
 	options := securityOptions(info.SecurityOptions)
 	s := support{
-		id: info.ID, driver: info.Driver, cgroup: info.CgroupVersion,
+		driver: info.Driver, cgroup: info.CgroupVersion,
 		apparmor: options["apparmor"], rootless: options["rootless"], userns: options["userns"] || options["rootless"],
 		memory: info.MemoryLimit, swap: info.SwapLimit || noSwap(), cpus: info.CPUCfsQuota, pids: info.PidsLimit,
 	}

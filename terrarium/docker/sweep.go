@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"time"
 
 	"tendril/fault"
 )
@@ -16,18 +18,54 @@ func (p *provider) Sweep(ctx context.Context, run, dir string) error {
 	if p.unusable != nil {
 		return p.unusable
 	}
-	found, err := p.daemon.labelled(ctx, map[string]string{labelSite: p.Site, labelRun: run})
+	found, err := p.find(ctx, run, dir)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, c := range found {
-		// Whatever the daemon takes for a match.
-		if c.Labels[labelSite] == p.Site && c.Labels[labelRun] == run {
-			errs = append(errs, p.end(ctx, c.ID))
-		}
+	for _, id := range found {
+		errs = append(errs, p.end(ctx, id))
 	}
 	return errors.Join(append(errs, removeRemains(dir))...)
+}
+
+// asking is a file that is there while the daemon is asked for a container.
+func asking(dir string) string { return filepath.Join(below(dir), "asking") }
+
+const (
+	// lateTime is how long a daemon may take to make a container that was asked for by
+	// somebody who was killed then: it does not give up with the connection.
+	lateTime = 3 * time.Second
+	lateLook = 50 * time.Millisecond
+)
+
+// find lists the run's containers.
+func (p *provider) find(ctx context.Context, run, dir string) ([]string, error) {
+	late, cancel := context.WithTimeout(ctx, lateTime)
+	defer cancel()
+	again := time.NewTicker(lateLook)
+	defer again.Stop()
+	for {
+		found, err := p.daemon.labelled(ctx, map[string]string{labelSite: p.Site, labelRun: run})
+		if err != nil {
+			return nil, err
+		}
+		var ids []string
+		for _, c := range found {
+			// Whatever the daemon takes for a match.
+			if c.Labels[labelSite] == p.Site && c.Labels[labelRun] == run {
+				ids = append(ids, c.ID)
+			}
+		}
+		if _, err := os.Stat(asking(dir)); len(ids) > 0 || err != nil {
+			return ids, nil
+		}
+		select {
+		case <-late.Done():
+			return nil, context.Cause(ctx)
+		case <-again.C:
+		}
+	}
 }
 
 // end removes a container, with whatever runs in it.

@@ -27,23 +27,23 @@ func (t *open) startWatching() {
 }
 
 func (t *open) memory() (int64, error) {
-	u, err := t.group.Usage()
+	u, err := t.meter.Usage()
 	return u.Memory, err
 }
 
 // lookAround is what the container uses, and whether its kernel met a limit.
 func (t *open) lookAround(ctx context.Context, memory int64) (terrarium.Usage, terrarium.LimitName) {
 	usage := terrarium.Usage{Memory: memory}
-	u, err := t.group.Usage()
-	if err == nil {
+	if u, err := t.meter.Usage(); err == nil {
 		usage.CPU = u.CPU
 	}
-	events, err := t.group.Events()
-	if err == nil && events.OOMKills > 0 {
-		return usage, terrarium.LimitMemory
-	}
-	if err == nil && events.PidsMax > 0 && !t.print.kind.own {
-		return usage, terrarium.LimitPids
+	if events, err := t.meter.Events(); err == nil {
+		switch {
+		case events.OOMKills > 0:
+			return usage, terrarium.LimitMemory
+		case events.PidsMax > 0 && !t.print.kind.own:
+			return usage, terrarium.LimitPids
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -52,6 +52,9 @@ func (t *open) lookAround(ctx context.Context, memory int64) (terrarium.Usage, t
 		return usage, ""
 	}
 	usage.Processes = stat.Processes
+	if n, err := t.meter.Processes(); err == nil && !t.print.kind.own {
+		usage.Processes = max(n-1, 0) // PID 1 aside
+	}
 	switch {
 	case stat.AtMax > 0:
 		return usage, terrarium.LimitPids
