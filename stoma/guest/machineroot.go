@@ -37,14 +37,11 @@ func (o order) mountAll() error {
 	)
 }
 
-// hiddenFiles and hiddenDirs are what a /proc shows of hardware and of the kernel's tables:
-// what container engines hide.
+// hiddenFiles and hiddenDirs are what a /proc shows everybody of hardware and of the
+// kernel's tables. The rest of that is root's alone by itself.
 var (
-	hiddenFiles = []string{
-		"kcore", "keys", "key-users", "timer_list", "iomem", "ioports", "kallsyms", "kmsg", "kpagecgroup", "kpagecount", "kpageflags",
-		"latency_stats", "mtrr", "pagetypeinfo", "sched_debug", "slabinfo", "sysrq-trigger", "timer_stats", "vmallocinfo",
-	}
-	hiddenDirs = []string{"acpi", "asound", "scsi"}
+	hiddenFiles = []string{"iomem", "ioports", "kallsyms", "key-users", "keys", "latency_stats", "mtrr", "sched_debug", "timer_stats"}
+	hiddenDirs  = []string{"acpi", "asound", "scsi"}
 )
 
 // mountProc shows the processes of this namespace, to the Sprout only its own.

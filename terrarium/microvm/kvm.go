@@ -32,10 +32,14 @@ const maxProof = 64 << 10
 // chooseKVM says whether the processor runs the guest, and if not, why.
 func (p *provider) chooseKVM(ctx context.Context) (kvm bool, why string, err error) {
 	err = p.kvmWorks(ctx)
-	if err == nil || p.machine.needsKVM() || ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return false, "", fmt.Errorf("opening the machine: %w", context.Cause(ctx))
+	case err == nil || p.machine.needsKVM():
 		return err == nil, "", err
+	default:
+		return false, ", because " + err.Error(), nil
 	}
-	return false, ", because " + err.Error(), nil
 }
 
 // kvmWorks returns nil when a guest was seen to start under KVM, since the host did.
