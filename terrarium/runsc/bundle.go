@@ -24,9 +24,9 @@ import (
 // Where things are inside. The private directory is root's alone: the Sprout
 // meets what is mounted there only through /workspace, /tmp and its home.
 const (
-	insidePrivate = "/.tendril/private"
-	insideBase    = insidePrivate + "/base"
-	insideScratch = insidePrivate + "/scratch"
+	insidePrivate = rootfs.Private
+	insideBase    = rootfs.PrivateBase
+	insideScratch = rootfs.PrivateScratch
 	insideCgroup  = insidePrivate + "/cgroup"
 	workspace     = "/workspace"
 )
