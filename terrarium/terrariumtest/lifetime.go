@@ -3,13 +3,9 @@
 package terrariumtest
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +13,6 @@ import (
 
 	"tendril/probe"
 	"tendril/stoma"
-	"tendril/terrarium"
 )
 
 // testClose: a closed Terrarium is gone, with whatever ran in it.
@@ -136,95 +131,4 @@ func testNeighbours(t *testing.T, g *ground) {
 			}
 		})
 	}
-}
-
-// abandonedSpec tells the process that is started to be killed what to open.
-const abandonedSpec = "TENDRIL_TEST_ABANDONED"
-
-// abandoned opens a Terrarium and waits to be killed, when this process was started
-// for that.
-func abandoned(t *testing.T, g *ground) bool {
-	order, ok := os.LookupEnv(abandonedSpec)
-	if !ok {
-		return false
-	}
-	var spec terrarium.Spec // over what the parent made; nothing of this process's own would be removed
-	if err := json.Unmarshal([]byte(order), &spec); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.provider().Open(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Println("\nopened")
-	select {} // the parent kills
-}
-
-// testSweep: a Terrarium whose owner was killed is gone after a Sweep, whenever that
-// was, and a Sweep takes no other run's.
-func testSweep(t *testing.T, g *ground) {
-	bystander := g.open(t, nil)
-	moments := map[string]func(t *testing.T, spec terrarium.Spec, child *bufio.Scanner){
-		"while opening": func(t *testing.T, spec terrarium.Spec, _ *bufio.Scanner) {
-			g.eventually(t, "something of the Terrarium is there", func() bool {
-				tr := g.tracesOf(t, spec)
-				return len(tr.processes) > 1 || len(tr.named) > 0 // the first is the one to be killed
-			})
-		},
-		"while open": func(t *testing.T, spec terrarium.Spec, child *bufio.Scanner) {
-			for child.Scan() {
-				if child.Text() == "opened" {
-					g.leavesSomething(t, spec)
-					return
-				}
-			}
-			t.Fatal("the process that was to be killed did not open its Terrarium")
-		},
-	}
-	for moment, await := range moments {
-		t.Run(strings.ReplaceAll(moment, " ", "-"), func(t *testing.T) {
-			spec := g.spec(t)
-			g.abandon(t, spec, await)
-			for range 2 {
-				if err := g.bare.Sweep(g.within(t), spec.Run, spec.Workspace.Dir); err != nil {
-					t.Fatalf("sweeping: %v", err)
-				}
-				g.leavesNothing(t, spec, "after Sweep")
-			}
-		})
-	}
-	if got := bystander.sh(t, "echo unharmed"); got != "unharmed\n" {
-		t.Errorf("after the Sweep of another run a Terrarium says %q", got)
-	}
-}
-
-// abandon starts this test again in a process of its own and kills that.
-func (g *ground) abandon(t *testing.T, spec terrarium.Spec, await func(*testing.T, terrarium.Spec, *bufio.Scanner)) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	order, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	test, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(g.within(t), self, "-test.run=^"+test+"$", "-test.timeout="+g.slowly(5*time.Minute).String())
-	// What it makes for itself is made where this test removes it.
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), abandonedSpec+"="+string(order))
-	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		_ = cmd.Wait() // killed, as it was to be
-	}()
-	await(t, spec, bufio.NewScanner(stdout))
 }

@@ -83,6 +83,7 @@ func properties() []property {
 		{"closing twice", testClosingTwice, false},
 		{"giving up", testGivingUp, false},
 		{"sweep", testSweep, false},
+		{"recovery", testRecovery, false},
 	}
 }
 
