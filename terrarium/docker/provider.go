@@ -142,6 +142,13 @@ func (t *open) start(ctx context.Context) (err error) {
 	if t.id, err = t.provider.create(ctx, t.print); err != nil {
 		return err
 	}
+	asked, err := d.inspect(ctx, t.id)
+	if err != nil {
+		return err
+	}
+	if err := t.print.readBackAsked(asked); err != nil {
+		return err
+	}
 	conn, out, err := d.attach(ctx, t.id)
 	if err != nil {
 		return err
@@ -207,7 +214,7 @@ func (t *open) readBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.print.readBack(got); err != nil {
+	if err := t.print.readBackMade(got); err != nil {
 		return err
 	}
 	group, err := t.print.readBackOutside(t.id, got.State.Pid)

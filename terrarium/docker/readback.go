@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -14,20 +15,29 @@ import (
 	"tendril/fault"
 )
 
-// readBack refuses a container that is not what was asked for. Field by field: what the
-// daemon's interface gains is met here, and refused until somebody says what it means.
-func (b blueprint) readBack(got container.InspectResponse) error {
-	if got.State == nil || got.HostConfig == nil || got.Config == nil || got.NetworkSettings == nil {
+// readBackAsked refuses a container, before it runs, that is not what was asked for. Field by
+// field: what the daemon's interface gains is met here, and refused until somebody says
+// what it means.
+func (b blueprint) readBackAsked(got container.InspectResponse) error {
+	if got.HostConfig == nil || got.Config == nil {
+		return fault.New(fault.BrokenBoundary, "the daemon does not say what the container is")
+	}
+	want := normalHost(*b.host)
+	return errors.Join(
+		compareFields("HostConfig", want, filledHost(want, normalHost(*got.HostConfig))),
+		compareFields("Config", *b.config, filledConfig(*b.config, *got.Config)),
+	)
+}
+
+// readBackMade refuses a container that has become something else than was asked for.
+func (b blueprint) readBackMade(got container.InspectResponse) error {
+	if got.State == nil || got.NetworkSettings == nil {
 		return fault.New(fault.BrokenBoundary, "the daemon does not say what the container is")
 	}
 	if !got.State.Running || got.State.Pid <= 0 {
 		return fault.New(fault.BrokenBoundary, "the container does not run: %s, exit status %d, %q", got.State.Status, got.State.ExitCode, got.State.Error)
 	}
-	want := normalHost(*b.host)
-	if err := compareFields("HostConfig", want, filledHost(want, normalHost(*got.HostConfig))); err != nil {
-		return err
-	}
-	if err := compareFields("Config", *b.config, filledConfig(*b.config, *got.Config)); err != nil {
+	if err := b.readBackAsked(got); err != nil {
 		return err
 	}
 	if b.support.apparmor && (got.AppArmorProfile == "" || got.AppArmorProfile == "unconfined") {
