@@ -77,13 +77,13 @@ func run(p Probe) Result {
 		}()
 		done <- p.Run()
 	}()
-	timer := time.NewTimer(deadline)
+	timer := time.NewTimer(p.Deadline())
 	defer timer.Stop()
 	var r Result
 	select {
 	case r = <-done:
 	case <-timer.C:
-		r = unknown("no answer within %s", deadline)
+		r = unknown("no answer within %s", p.Deadline())
 	}
 	r.ID = p.ID
 	r.Detail = printable(r.Detail)

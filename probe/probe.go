@@ -91,8 +91,14 @@ type Result struct {
 	Detail string // printable ASCII, at most 512 bytes
 }
 
-// deadline bounds one probe. A probe that takes longer says unknown.
-const deadline = 20 * time.Second
+// Deadline bounds the probe. When it takes longer it says unknown. Using a limit up takes
+// an emulated machine a while.
+func (p Probe) Deadline() time.Duration {
+	if p.Stress {
+		return 90 * time.Second
+	}
+	return 20 * time.Second
+}
 
 // maxDetail bounds Result.Detail, in bytes.
 const maxDetail = 512

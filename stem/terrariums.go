@@ -143,8 +143,8 @@ func writeEmptyImage(path string) error {
 	return nil
 }
 
-// probeTime is more than a probe allows itself.
-const probeTime = 30 * time.Second
+// probeGrace is how much longer than it allows itself a probe may take to answer.
+const probeGrace = 10 * time.Second
 
 // runProbe executes one probe as the Sprout. Whatever keeps it from answering is
 // unknown, never a pass.
@@ -152,7 +152,7 @@ func runProbe(ctx context.Context, inside *stoma.Client, env []string, p probe.P
 	unknown := func(err error) probe.Result {
 		return probe.Result{ID: p.ID, Status: probe.Unknown, Detail: fmt.Sprintf("no answer: %v", err)}
 	}
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{terrarium.StomaInside, "probe", p.ID}, Env: env, Dir: "/workspace", Timeout: probeTime})
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{terrarium.StomaInside, "probe", p.ID}, Env: env, Dir: "/workspace", Timeout: p.Deadline() + probeGrace})
 	if err != nil {
 		return unknown(err)
 	}
