@@ -15,7 +15,7 @@ import (
 )
 
 // selfTestTime bounds the look from inside.
-const selfTestTime = 20 * time.Second
+const selfTestTime = time.Minute
 
 // ProbeEnv is the environment in which probes are started inside. It is fixed, whatever
 // the Sprout's will be: they look for variables that nobody declared. It tells them what
