@@ -157,7 +157,11 @@ func (t *open) boot(ctx context.Context, l *launch) error {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	return fault.New(fault.Unavailable, "the machine did not start (%s; %s): %w", t.how, t.process.lastWords(), err)
+	var ended *over
+	if !errors.As(err, &ended) { // then it says so itself
+		err = fmt.Errorf("%w (%s)", err, t.process.lastWords())
+	}
+	return fault.New(fault.Unavailable, "the machine did not start (%s): %w", t.how, err)
 }
 
 // Close implements [terrarium.Terrarium].

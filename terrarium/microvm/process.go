@@ -124,7 +124,7 @@ func (p *process) lastWords() string {
 		who  string
 		tail *confine.Tail
 	}{{"its process", &p.said}, {"its console", &p.console}} {
-		if text := strings.TrimSpace(s.tail.String()); text != "" {
+		if text := withoutTraces(s.tail.String()); text != "" {
 			parts = append(parts, fmt.Sprintf("%s said last: %q", s.who, text[max(0, len(text)-diagnosisKept):]))
 		}
 	}
@@ -132,6 +132,22 @@ func (p *process) lastWords() string {
 		return "it said nothing"
 	}
 	return strings.Join(parts, "; ")
+}
+
+// withoutTraces leaves out the lines of a kernel's stack traces, which would hide what it
+// said before: they are indented after the time.
+func withoutTraces(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		said := line
+		if _, after, ok := strings.Cut(line, "] "); ok && strings.HasPrefix(line, "[") {
+			said = after
+		}
+		if !strings.HasPrefix(said, " ") {
+			kept.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(kept.String())
 }
 
 // socketPair is a stream of which the first end does not block a thread.

@@ -23,7 +23,8 @@ import (
 
 // qemu is the machine of the emulator that distributions have.
 type qemu struct {
-	program string // a name in PATH, or a path
+	program  string        // a name in PATH, or a path
+	patience time.Duration // how long a guest may take to start; 0: as long as it usually may
 }
 
 func (qemu) name() string    { return "qemu" }
@@ -156,6 +157,9 @@ func (q qemu) prepare(p plan) (_ *launch, err error) {
 	if p.kvm {
 		l.boot, l.how = bootTime, "the processor runs it itself (KVM)"
 	}
+	if q.patience > 0 {
+		l.boot = q.patience
+	}
 	l.argv = qemuArgs(path, p)
 	l.order = jail.Order{
 		Root: p.dir, Program: path, Args: l.argv, UID: p.uid, FDs: len(l.passed), Links: map[string]string{},
@@ -215,7 +219,7 @@ func qemuArgs(path string, p plan) []string {
 		}
 		list = append(list,
 			"-add-fd", fmt.Sprintf("fd=%d,set=%d", jail.FirstFD+1+i, i),
-			"-drive", fmt.Sprintf("id=%s,if=none,format=raw,cache=writeback,auto-read-only=off,file.locking=off,readonly=%s,file=/dev/fdset/%d", d.name, readonly, i),
+			"-drive", fmt.Sprintf("id=%s,if=none,format=raw,cache=writeback,werror=report,rerror=report,auto-read-only=off,file.locking=off,readonly=%s,file=/dev/fdset/%d", d.name, readonly, i),
 			"-device", fmt.Sprintf("virtio-blk-device,drive=%s,serial=%[1]s", d.name),
 		)
 	}
