@@ -156,6 +156,15 @@ func (d *daemon) inspect(ctx context.Context, id string) (container.InspectRespo
 	return result.Container, d.explain("reading a container back", err)
 }
 
+// kill ends what runs in a container. One that has ended is no error.
+func (d *daemon) kill(ctx context.Context, id string) error {
+	_, err := d.api.ContainerKill(ctx, id, client.ContainerKillOptions{})
+	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+		return nil
+	}
+	return d.explain("ending a container", err)
+}
+
 // remove ends and removes a container with whatever belongs to it alone. One that is gone
 // is no error.
 func (d *daemon) remove(ctx context.Context, id string) error {

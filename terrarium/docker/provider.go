@@ -269,11 +269,13 @@ func (t *open) Close(ctx context.Context) error {
 		if t.stoma != nil {
 			t.stoma.Close()
 		}
-		if t.first != nil {
-			t.first.Release()
-		}
 		if t.id != "" {
 			t.closeErr = t.provider.end(ctx, t.id)
+		}
+		if t.first != nil {
+			// Without its daemon the container's end is only on its way.
+			t.closeErr = errors.Join(t.closeErr, t.first.AwaitExit(ctx))
+			t.first.Release()
 		}
 		t.closeErr = errors.Join(t.closeErr, removeRemains(t.print.spec.Workspace.Dir))
 	})

@@ -46,6 +46,7 @@ func (p *provider) find(ctx context.Context, run, dir string) ([]string, error) 
 	again := time.NewTicker(lateLook)
 	defer again.Stop()
 	for {
+		_, settled := os.Stat(asking(dir)) // an error: nobody is asking any more
 		found, err := p.daemon.labelled(ctx, map[string]string{labelSite: p.Site, labelRun: run})
 		if err != nil {
 			return nil, err
@@ -57,7 +58,7 @@ func (p *provider) find(ctx context.Context, run, dir string) ([]string, error) 
 				ids = append(ids, c.ID)
 			}
 		}
-		if _, err := os.Stat(asking(dir)); len(ids) > 0 || err != nil {
+		if len(ids) > 0 || settled != nil {
 			return ids, nil
 		}
 		select {

@@ -141,8 +141,17 @@ func (d *Daemon) Pid() int {
 	return pid
 }
 
-// Kill ends the daemon at once. What it started may run on.
-func (d *Daemon) Kill(ctx context.Context) error { return d.signal(ctx, unix.SIGKILL) }
+// Kill ends the daemon at once. Its containers may run on.
+func (d *Daemon) Kill(ctx context.Context) error {
+	err := d.signal(ctx, unix.SIGKILL)
+	// Its containerd dies with it. Where nobody reaps that, the next daemon would take it for
+	// one that runs.
+	file := filepath.Join(d.dir, "x", "containerd", "containerd.pid")
+	if removeErr := os.Remove(file); !errors.Is(removeErr, os.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	return err
+}
 
 func (d *Daemon) signal(ctx context.Context, n unix.Signal) error {
 	pid := d.Pid()

@@ -1,0 +1,286 @@
+//go:build linux
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"tendril/fault"
+	"tendril/rootfs"
+	"tendril/stoma"
+	"tendril/terrarium"
+	"tendril/terrarium/docker/dockertest"
+	"tendril/terrarium/terrariumtest"
+)
+
+// onOwnDaemon is a wall with a daemon that the test may end.
+func onOwnDaemon(t *testing.T, k kind) (*provider, *dockertest.Daemon) {
+	t.Helper()
+	dockertest.Needs(t)
+	shared := wall(t, k)
+	// Not t.TempDir: a socket's path may have 107 bytes.
+	dir, err := os.MkdirTemp("", "tendril-dockerd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon, err := dockertest.Start(dir, os.Getenv("TENDRIL_TEST_BINARY"), nil)
+	if err != nil {
+		t.Fatal(errors.Join(err, os.RemoveAll(dir)))
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := daemon.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return newProvider(Config{Host: daemon.Host, Stoma: shared.Stoma, Site: site}, k), daemon
+}
+
+// within is longer than anything here takes.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// over waits until the run's stream has ended.
+func over(t *testing.T, box terrarium.Terrarium) {
+	t.Helper()
+	select {
+	case <-box.Stoma().Done():
+	case <-within(t).Done():
+		t.Fatal("the stream of the Stoma does not end")
+	}
+}
+
+// TestDaemonIsKilled: the run ends with its daemon; that its container could not be removed
+// is said, and the next Sweep does it.
+func TestDaemonIsKilled(t *testing.T) {
+	p, daemon := onOwnDaemon(t, runc)
+	spec := specFor(t, "killed")
+	box, err := terrarium.Validated(p).Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := box.Stoma().Exec(t.Context(), stoma.ExecRequest{Argv: []string{"/usr/bin/sleep", "86400"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Kill(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	over(t, box)
+	if _, err := process.Wait(within(t)); err == nil {
+		t.Error("a command of a container without a daemon claims that it ended well")
+	}
+	short, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := box.Close(short); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "is still there") || short.Err() != nil {
+		t.Errorf("closing without a daemon was answered with %v", err)
+	}
+	terrariumtest.LeavesNothing(t, spec, "after Close without a daemon")
+	if err := p.Sweep(within(t), spec.Run, spec.Workspace.Dir); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("sweeping without a daemon was answered with %v", err)
+	}
+	if err := daemon.Again(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Sweep(within(t), spec.Run, spec.Workspace.Dir); err != nil {
+		t.Fatal(err)
+	}
+	p.leavesNoContainer(t, spec.Run)
+	again, err := terrarium.Validated(p).Open(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("with the daemon back: %v", err)
+	}
+	if err := again.Close(within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestContainerIsKilled: whoever ends the container ends the run, and nothing is left.
+func TestContainerIsKilled(t *testing.T) {
+	for name, end := range map[string]func(p *provider, id string) error{
+		"killed":  func(p *provider, id string) error { return p.daemon.kill(context.Background(), id) },
+		"removed": func(p *provider, id string) error { return p.daemon.remove(context.Background(), id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := wall(t, runc)
+			spec := specFor(t, "ended")
+			box, err := terrarium.Validated(p).Open(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := p.find(t.Context(), spec.Run, spec.Workspace.Dir)
+			if err != nil || len(found) != 1 {
+				t.Fatalf("found %q (%v)", found, err)
+			}
+			if err := end(p, found[0]); err != nil {
+				t.Fatal(err)
+			}
+			over(t, box)
+			if err := box.Close(within(t)); err != nil {
+				t.Error(err)
+			}
+			terrariumtest.LeavesNothing(t, spec, "after the container's end")
+			p.leavesNoContainer(t, spec.Run)
+		})
+	}
+}
+
+// TestOthersAreSpared: a Sweep takes the run's container and none that is similar.
+func TestOthersAreSpared(t *testing.T) {
+	p := wall(t, runc)
+	spec := specFor(t, "ours")
+	box, err := terrarium.Validated(p).Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close(context.Background())
+	b, err := p.blueprint(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := map[string]map[string]string{
+		"tendril-" + spec.Run + "-2": {labelSite: p.Site, labelRun: spec.Run + "-2"},
+		"tendril-" + spec.Run[:5]:    {labelSite: p.Site, labelRun: spec.Run[:5]},
+		"other-site-" + spec.Run:     {labelSite: p.Site + "x", labelRun: spec.Run},
+		"no-site-" + spec.Run:        {labelRun: spec.Run},
+		"no-run-" + spec.Run:         {labelSite: p.Site},
+		"name-only-" + spec.Run:      {"tendril.sites": p.Site, "tendril.runs": spec.Run},
+	}
+	for name, labels := range foreign {
+		id, err := p.daemon.create(t.Context(), name, &container.Config{Image: b.image.name, Entrypoint: []string{"/nothing"}, Labels: labels}, &container.HostConfig{NetworkMode: "none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := p.daemon.remove(context.Background(), id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := p.Sweep(within(t), spec.Run, spec.Workspace.Dir); err != nil {
+		t.Fatal(err)
+	}
+	over(t, box)
+	all, err := p.daemon.labelled(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for _, c := range all {
+		left[strings.TrimPrefix(c.Names[0], "/")] = true
+	}
+	for name := range foreign {
+		if !left[name] {
+			t.Errorf("the container %s of somebody else is gone", name)
+		}
+	}
+	if left[containerName(spec.Run)] {
+		t.Error("the run's own container is left")
+	}
+}
+
+// TestContainerThatComesLate: somebody was killed while the daemon was asked for a container, and it
+// comes when the Sweep has begun.
+func TestContainerThatComesLate(t *testing.T) {
+	p := wall(t, runc)
+	spec := specFor(t, "late")
+	b, err := p.blueprint(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.bring(t.Context(), b.image), writeFiles(b), os.WriteFile(asking(spec.Workspace.Dir), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	swept := make(chan error)
+	go func() { swept <- p.Sweep(within(t), spec.Run, spec.Workspace.Dir) }()
+	if _, err := p.daemon.create(t.Context(), b.name, b.config, b.host); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-swept; err != nil {
+		t.Fatal(err)
+	}
+	p.leavesNoContainer(t, spec.Run)
+	terrariumtest.LeavesNothing(t, spec, "after Sweep")
+}
+
+// TestImagesAreBounded: a daemon that lost the image is given it again, and keeps no more of them
+// than it has to.
+func TestImagesAreBounded(t *testing.T) {
+	p, _ := onOwnDaemon(t, runc)
+	for i := range keptImages + 3 {
+		view := rootImage{name: "tendril/view:" + strings.Repeat("0", i) + "1", write: func(w io.Writer) error {
+			return writeSkeleton(w, rootfs.View{Dirs: []rootfs.Dir{{Path: fmt.Sprintf("/%d", i), Mode: 0o755}}})
+		}}
+		if err := p.bring(t.Context(), view); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := p.daemon.images(t.Context(), labelSite, p.Site)
+	if err != nil || len(names) != keptImages {
+		t.Errorf("%d images are kept: %q (%v)", len(names), names, err)
+	}
+	spec := specFor(t, "image")
+	for range 2 {
+		box, err := terrarium.Validated(p).Open(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := box.Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if err := p.daemon.forget(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if names, err = p.daemon.images(t.Context(), labelSite, p.Site); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReady says what keeps a host from this wall, and what to do.
+func TestReady(t *testing.T) {
+	guest := filepath.Join(t.TempDir(), "stoma")
+	if err := os.WriteFile(guest, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gone := filepath.Join(t.TempDir(), "gone")
+	for name, c := range map[string]struct {
+		config Config
+		says   string
+		hint   string
+	}{
+		"no socket":       {Config{Host: "unix://" + gone, Stoma: guest}, gone, "start Docker"},
+		"another machine": {Config{Host: "tcp://10.0.0.1:2375", Stoma: guest}, "not on a Unix socket", "DOCKER_HOST"},
+		"ssh":             {Config{Host: "ssh://gardener@host", Stoma: guest}, "not on a Unix socket", "DOCKER_HOST"},
+		"nothing":         {Config{Stoma: guest}, "not on a Unix socket", "DOCKER_HOST"},
+		"no Stoma":        {Config{Host: "unix://" + gone, Stoma: gone}, "the Stoma is missing", "make"},
+	} {
+		for _, provider := range []terrarium.Provider{New(c.config), NewGVisor(c.config)} {
+			err := provider.Ready(t.Context())
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Kind != fault.Unavailable || !strings.Contains(f.Detail, c.says) || !strings.Contains(f.Hint, c.hint) {
+				t.Errorf("%s, %s: %v (hint %q)", provider.Name(), name, err, f.Hint)
+			}
+		}
+	}
+	for _, k := range []kind{runc, gvisor} {
+		if err := wall(t, k).Ready(within(t)); err != nil {
+			t.Errorf("%s: %v", k.name, err)
+		}
+	}
+}
