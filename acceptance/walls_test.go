@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,10 @@ git add -A && git commit -qm base`
 
 // buildTestCommit is what a Sprout does with it, whatever the wall.
 const buildTestCommit = `set -e
+if test -d ` + imagetest.GoBuildCache + `; then
+	export GOCACHE=$HOME/go-build
+	cp -R ` + imagetest.GoBuildCache + ` $GOCACHE
+fi
 go build -o built .
 test "$(./built 2>&1)" = 42
 go test ./...
@@ -35,6 +40,7 @@ git -c user.name=sprout -c user.email=sprout@localhost commit -qm work`
 // that is ready here, from each root file system that the wall takes.
 func TestSameScriptEverywhere(t *testing.T) {
 	g := newGarden(t)
+	g.equip()
 	g.repo = g.repo + "-small"
 	g.shell(smallProgram, g.repo)
 	var fruit, first string
@@ -60,6 +66,18 @@ func TestSameScriptEverywhere(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// equip gives the garden what the machine of these tests has for walls: a Docker daemon,
+// and a kernel of which a micro-VM's guest is made.
+func (g *garden) equip() {
+	g.t.Helper()
+	if daemon := os.Getenv("TENDRIL_TEST_DOCKER_HOST"); daemon != "" {
+		g.env = append(g.env, "TENDRIL_DOCKER_HOST="+daemon)
+	}
+	if kernel := os.Getenv("TENDRIL_TEST_KERNEL_PACKAGE"); kernel != "" {
+		g.succeed("terrarium", "setup", "microvm", "--kernel-package", kernel)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tendril/hold"
 )
@@ -55,6 +56,11 @@ const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // Debian returns the directory of an OCI layout with one image, which has no tag. On a
 // host that is no Debian the test is skipped.
 func Debian(t testing.TB) string { return get(t, &debian) }
+
+// GoBuildCache is where an image that has Go keeps what of the standard library a small
+// program and its test need, compiled: an emulated machine would take many minutes for it.
+// It can only be read there.
+const GoBuildCache = "/usr/local/go-build"
 
 // WithGo is [Debian] with the Go toolchain that runs the test, at /usr/local/go.
 func WithGo(t testing.TB) string { return get(t, &withGo) }
@@ -92,17 +98,16 @@ func (m *made) make() (string, error) {
 	if err := m.add(f); err != nil {
 		return "", err
 	}
-	// Another account's images are not read: they could be anything.
-	cache := filepath.Join(os.TempDir(), fmt.Sprintf("tendril-imagetest-%d", os.Geteuid()))
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", err
-	}
-	if err := hold.CheckOurs(cache); err != nil {
+	cache, err := cacheDir()
+	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(cache, f.key())
 	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+		return dir, os.Chtimes(dir, time.Time{}, time.Now())
+	}
+	if err := prune(cache); err != nil {
+		return "", err
 	}
 	making, err := os.MkdirTemp(cache, ".making-")
 	if err != nil {
@@ -116,6 +121,39 @@ func (m *made) make() (string, error) {
 		return "", err // a test of another process may have been faster
 	}
 	return dir, nil
+}
+
+// cacheDir is where this account's images are kept. Another account's are not read: they
+// could be anything.
+func cacheDir() (string, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("tendril-imagetest-%d", os.Geteuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, hold.CheckOurs(dir)
+}
+
+// unused is for how long nobody may have asked for an image that is removed. No test takes
+// that long.
+const unused = time.Hour
+
+// prune removes what was made of programs that this host no longer has, or not as they were.
+func prune(cache string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), compiled) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > unused {
+			if err := os.RemoveAll(filepath.Join(cache, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // key is a digest of the names, sizes and times of what the image is made of.
@@ -187,5 +225,9 @@ func addGo(f *files) error {
 		}
 	}
 	f.env = []string{"PATH=/usr/local/go/bin:" + path}
-	return nil
+	packages, err := compileOnce()
+	if err != nil {
+		return err
+	}
+	return f.addTree(packages, GoBuildCache, nil)
 }
