@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -56,15 +57,28 @@ func dial(host string) (*daemon, error) {
 func (d *daemon) close() error { return d.api.Close() }
 
 // leastAPI is the oldest version of the interface in which all that a boundary needs can be
-// asked for: cgroup namespaces came with it (Docker 20.10).
-const leastAPI = "1.41"
+// asked for: control group namespaces came with it.
+const leastAPI, leastDocker = "1.41", "20.10"
 
 // ping agrees on the version to speak.
 func (d *daemon) ping(ctx context.Context) error {
-	if _, err := d.api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		return d.explain("asking the Docker daemon for its version", err)
+	answer, err := d.api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true, ForceNegotiate: true})
+	if err == nil && older(answer.APIVersion, leastAPI) {
+		err = fmt.Errorf("its interface is of version %q, and %s is needed", answer.APIVersion, leastAPI)
 	}
-	return nil
+	return d.explain("asking the Docker daemon for its version", err)
+}
+
+// older compares versions such as 1.41.
+func older(version, least string) bool {
+	number := func(s string) (n [2]int) {
+		major, minor, _ := strings.Cut(s, ".")
+		n[0], _ = strconv.Atoi(major) // what is no number is older than all
+		n[1], _ = strconv.Atoi(minor)
+		return n
+	}
+	v, l := number(version), number(least)
+	return slices.Compare(v[:], l[:]) < 0
 }
 
 func (d *daemon) info(ctx context.Context) (system.Info, error) {
@@ -85,8 +99,8 @@ func (d *daemon) explain(doing string, err error) error {
 		return f.WithHint("the socket belongs to root and its group: add this account to the group docker, which makes it as powerful as root, or run as root")
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return f.WithHint("the daemon that made the socket is gone: start Docker")
-	case strings.Contains(err.Error(), "minimum supported API version"):
-		return f.WithHint("Docker 20.10 or newer is needed")
+	case strings.Contains(err.Error(), "minimum supported API version"), strings.Contains(err.Error(), leastAPI+" is needed"):
+		return f.WithHint("install Docker %s or newer", leastDocker)
 	}
 	return f
 }
