@@ -17,13 +17,11 @@ import (
 // guestTasks is room for the guest half's own threads.
 const guestTasks = 64
 
-// backstop is what the host's kernel keeps the processes in. The memory bound lies above the
-// limit: the limit itself is kept by looking (see [confine.Monitor]), so that the work can
-// still be handed over; the kernel's bound is for what grows faster than anybody can look.
+// backstop is what the host's kernel keeps the processes in: each is one of the run's.
 func backstop(l confine.Limits) cgroup.Limits {
-	return cgroup.Limits{
-		CPUs: l.CPUs, MemoryHigh: l.Memory + l.Memory/16, MemoryMax: l.Memory + max(l.Memory/4, 128<<20), Pids: l.Pids + guestTasks,
-	}
+	bounds := confine.Backstop(l)
+	bounds.Pids = l.Pids + guestTasks
+	return bounds
 }
 
 // startWatching starts whoever watches. The base is in the workspace by now, and is no
