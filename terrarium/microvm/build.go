@@ -65,7 +65,6 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ *open, err error) 
 	if l, err = p.machine.prepare(plan); err != nil {
 		return nil, err
 	}
-	l.order.MaxFile = b.limits.Disk
 	t.how = l.how + b.slow
 	if t.process, err = startJail(p.Program, l.passed); err != nil {
 		return nil, err
@@ -126,6 +125,7 @@ func (t *open) makeFiles(ctx context.Context) (plan, error) {
 	}
 	return plan{
 		id: b.spec.Run, dir: t.names.dir, guest: b.guest, memoryMiB: b.memoryMiB(), cpus: b.processors(), uid: uid, kvm: b.kvm,
+		maxFile: b.limits.Disk,
 		drives: []drive{
 			{"root", b.spec.Rootfs.Image.Path, false}, {"base", b.spec.Workspace.Image, false},
 			{"files", t.names.files, false}, {"scratch", scratch, true},
@@ -138,7 +138,7 @@ func (t *open) boot(ctx context.Context, l *launch) error {
 	callers := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, l.boot, fmt.Errorf("the guest did not start within %s", l.boot))
 	defer cancel()
-	stream, err := l.connect(ctx)
+	stream, err := l.connect(ctx, t.process.pid())
 	l.closers = nil // connect has them
 	if err == nil {
 		t.stoma, err = stoma.Connect(ctx, &carrier{stream, t.process}, stoma.Options{Conn: t.spec.ServeConn, MaxConns: maxConns})

@@ -72,9 +72,12 @@ type mounted struct {
 
 // mountsOf lists what the jail mounts.
 func mountsOf(o jail.Order) []mounted {
-	list := []mounted{{"/", false}}
+	var list []mounted
+	if o.Root != "" {
+		list = append(list, mounted{"/", false})
+	}
 	for _, s := range o.Shown {
-		list = append(list, mounted{s.Target, false})
+		list = append(list, mounted{s.Target, s.Writable})
 	}
 	for _, d := range o.Devices {
 		list = append(list, mounted{d, true})

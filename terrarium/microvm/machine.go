@@ -40,8 +40,9 @@ type plan struct {
 	memoryMiB int64
 	cpus      int
 	drives    []drive
-	uid       int  // the account of its process; 0: this one's, in a user namespace
-	kvm       bool // the processor runs the guest itself
+	uid       int   // the account of its process; 0: this one's, in a user namespace
+	maxFile   int64 // bytes that its process may write to one file
+	kvm       bool  // the processor runs the guest itself
 }
 
 // drive is one of a machine's, in the guest's order.
@@ -55,12 +56,12 @@ type drive struct {
 type launch struct {
 	order   jail.Order
 	passed  []*os.File // become the process's descriptors from jail.FirstFD on
-	connect func(context.Context) (io.ReadWriteCloser, error)
-	closers []io.Closer   // of what connect would have used, when it is not reached
-	boot    time.Duration // the Stoma has to speak within it
-	how     string        // what runs the guest's code, for a person
-	argv    []string      // the command line of the running process
-	mounts  []mounted     // what it sees of the host; nil: this is not read back
+	connect func(ctx context.Context, pid int) (io.ReadWriteCloser, error)
+	closers []io.Closer         // of what connect would have used, when it is not reached
+	boot    time.Duration       // the Stoma has to speak within it
+	how     string              // what runs the guest's code, for a person
+	argv    func([]string) bool // whether a command line is that of the machine's process
+	mounts  []mounted           // what it sees of the host
 }
 
 // started closes what the process has by now.

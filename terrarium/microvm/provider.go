@@ -27,6 +27,11 @@ func QEMU(c Config) terrarium.Provider {
 	return &provider{Config: c, machine: qemu{program: "qemu-system-x86_64"}}
 }
 
+// Firecracker returns the provider of machines of Firecracker.
+func Firecracker(c Config) terrarium.Provider {
+	return &provider{Config: c, machine: vmm{program: "firecracker", jailer: "jailer"}}
+}
+
 type provider struct {
 	Config
 	machine machine

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,7 +153,7 @@ func (q qemu) prepare(p plan) (_ *launch, err error) {
 		return nil, err
 	}
 	l.passed = append(l.passed, files...)
-	l.connect = func(context.Context) (io.ReadWriteCloser, error) { return ours, nil }
+	l.connect = func(context.Context, int) (io.ReadWriteCloser, error) { return ours, nil }
 	l.how = "the processor is emulated"
 	if p.kvm {
 		l.boot, l.how = bootTime, "the processor runs it itself (KVM)"
@@ -160,9 +161,10 @@ func (q qemu) prepare(p plan) (_ *launch, err error) {
 	if q.patience > 0 {
 		l.boot = q.patience
 	}
-	l.argv = qemuArgs(path, p)
+	args := qemuArgs(path, p)
+	l.argv = func(got []string) bool { return slices.Equal(got, args) }
 	l.order = jail.Order{
-		Root: p.dir, Program: path, Args: l.argv, UID: p.uid, FDs: len(l.passed), Links: map[string]string{},
+		Root: p.dir, Program: path, Args: args, UID: p.uid, FDs: len(l.passed), MaxFile: p.maxFile, Links: map[string]string{},
 		Shown: []jail.Shown{{Source: p.guest.Kernel, Target: kernelInJail}, {Source: p.guest.Initramfs, Target: initramfsInJail}},
 	}
 	if p.kvm {

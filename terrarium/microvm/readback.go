@@ -24,7 +24,7 @@ func broken(format string, args ...any) error {
 
 // readBack refuses a machine whose process is not as it was ordered to be.
 func (p *provider) readBack(pid int, asked plan, l *launch) (confine.State, error) {
-	state, err := confine.StateOf(pid)
+	state, err := stateOf(pid)
 	if err != nil {
 		return state, err
 	}
@@ -36,10 +36,39 @@ func (p *provider) readBack(pid int, asked plan, l *launch) (confine.State, erro
 		compareState(state, asked.uid),
 		confine.Apart(pid, kinds...),
 		compareWords("command line", pid, "cmdline", l.argv),
-		compareWords("environment", pid, "environ", nil),
+		compareWords("environment", pid, "environ", func(words []string) bool { return len(words) == 0 }),
 		compareFiles(pid, asked.drives),
 		compareMounts(pid, l.mounts),
 	)
+}
+
+// stateOf is the state of the process, which all of its threads have.
+func stateOf(pid int) (confine.State, error) {
+	state, err := confine.StateOf(pid)
+	if err != nil {
+		return state, err
+	}
+	threads, err := os.ReadDir(procFile(pid, "task"))
+	if err != nil {
+		return state, fault.New(fault.BrokenBoundary, "reading back the threads of the machine's process: %w", err)
+	}
+	for _, e := range threads {
+		tid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		other, err := confine.StateOf(tid)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it ended
+		}
+		if err != nil {
+			return state, err
+		}
+		if other != state {
+			return state, broken("has threads that are confined in different ways: %+v and %+v", state, other)
+		}
+	}
+	return state, nil
 }
 
 func compareState(got confine.State, uid int) error {
@@ -60,7 +89,7 @@ func compareState(got confine.State, uid int) error {
 }
 
 // compareWords reads a file of /proc that holds strings, each of which ends with a NUL.
-func compareWords(what string, pid int, file string, want []string) error {
+func compareWords(what string, pid int, file string, fits func([]string) bool) error {
 	text, err := os.ReadFile(procFile(pid, file))
 	if err != nil {
 		return fault.New(fault.BrokenBoundary, "reading back the %s of the machine's process: %w", what, err)
@@ -69,8 +98,8 @@ func compareWords(what string, pid int, file string, want []string) error {
 	if text = bytes.TrimSuffix(text, []byte{0}); len(text) > 0 {
 		got = strings.Split(string(text), "\x00")
 	}
-	if !slices.Equal(got, want) {
-		return broken("has the %s %q instead of %q", what, got, want)
+	if !fits(got) {
+		return broken("has the %s %q, which is not what was asked", what, got)
 	}
 	return nil
 }
@@ -156,9 +185,6 @@ func parseFlags(text string) (writable bool, err error) {
 // compareMounts refuses a process that sees other files of the host than its order lists,
 // or could write one that is not a device.
 func compareMounts(pid int, want []mounted) error {
-	if want == nil {
-		return nil
-	}
 	got, err := confine.MountsOf(procFile(pid, "mountinfo"))
 	if err != nil {
 		return err

@@ -27,7 +27,10 @@ const MaxOrder = 64 << 10
 
 // Order says what to become.
 type Order struct {
-	Root    string   // an empty directory of the host, on which the program's root is made
+	// Root is an empty directory of the host, on which the program's root is made. Without
+	// it the program makes a jail of its own: it keeps what this process may do, and Shown
+	// is bound at Targets of the host, in a mount namespace that only the program sees.
+	Root    string
 	Program string   // the program, by the path that it has on the host and in the jail
 	Args    []string // with argv[0]
 	Shown   []Shown
@@ -39,5 +42,8 @@ type Order struct {
 	FDs     int   // how many descriptors from FirstFD on the program keeps
 }
 
-// Shown is a file or directory of the host that the program sees, read-only.
-type Shown struct{ Source, Target string }
+// Shown is a file or directory of the host that the program sees.
+type Shown struct {
+	Source, Target string
+	Writable       bool
+}

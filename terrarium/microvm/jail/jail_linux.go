@@ -32,13 +32,26 @@ func enter() error {
 	if err != nil {
 		return err
 	}
-	if err := makeRoot(order); err != nil {
+	if err := leaveMounts(); err != nil {
+		return err
+	}
+	if order.Root == "" {
+		err = showAll(order)
+	} else {
+		err = makeRoot(order)
+	}
+	if err != nil {
 		return err
 	}
 	if err := keepOnly(order.FDs); err != nil {
 		return err
 	}
-	if err := renounce(order); err != nil {
+	if order.Root != "" {
+		if err := renounce(order); err != nil {
+			return err
+		}
+	}
+	if err := endWithParent(); err != nil {
 		return err
 	}
 	return fmt.Errorf("execute %s: %w", order.Program, unix.Exec(order.Program, order.Args, nil))
@@ -68,19 +81,37 @@ func endWithParent() error {
 	return nil
 }
 
-func makeRoot(order Order) error {
-	failed := func(what string, err error) error { return fmt.Errorf("make the jail: %s: %w", what, err) }
+func failed(what string, err error) error { return fmt.Errorf("make the jail: %s: %w", what, err) }
+
+// leaveMounts makes what is mounted from now on this process's alone.
+func leaveMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return failed("leave the host's mounts", err)
 	}
+	return nil
+}
+
+// showAll shows the files of the order below its root.
+func showAll(order Order) error {
+	for _, s := range order.Shown {
+		attributes := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
+		if !s.Writable {
+			attributes |= unix.MOUNT_ATTR_RDONLY
+		}
+		if err := show(s.Source, order.Root+s.Target, attributes); err != nil {
+			return failed("show "+s.Source, err)
+		}
+	}
+	return nil
+}
+
+func makeRoot(order Order) error {
 	err := unix.Mount("jail", order.Root, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, "size=1m,mode=755")
 	if err != nil {
 		return failed("mount its root", err)
 	}
-	for _, s := range order.Shown {
-		if err := show(s.Source, order.Root+s.Target, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
-			return failed("show "+s.Source, err)
-		}
+	if err := showAll(order); err != nil {
+		return err
 	}
 	for _, device := range order.Devices {
 		if err := show(device, order.Root+device, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
@@ -187,7 +218,7 @@ func renounce(order Order) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	return endWithParent()
+	return nil
 }
 
 // become changes the account of this thread alone: it is the one that goes on.
