@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 )
 
 // WriteTar writes the tree as a tar in the PAX form, ended by its trailer: the
@@ -31,6 +32,24 @@ func WriteTar(w io.Writer, r *Reader) error {
 		return fmt.Errorf("erofs: end of a tar: %w", err)
 	}
 	return nil
+}
+
+// WriteFileTar writes the tree of an image in a file of the host as [WriteTar] does.
+func WriteFileTar(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("erofs: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("erofs: %w", err)
+	}
+	tree, err := Open(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return WriteTar(w, tree)
 }
 
 func (e *Entry) header() *tar.Header {

@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
+
+	"tendril/terrarium/confine"
 )
 
 // carrier is the Stoma's byte stream: the standard streams of a container, on one
@@ -18,7 +19,7 @@ import (
 type carrier struct {
 	conn   net.Conn
 	out    io.Reader
-	stderr *tail
+	stderr *confine.Tail
 
 	left int // bytes of stdout until the next frame
 }
@@ -72,29 +73,4 @@ func readFrame(r io.Reader) (kind byte, size int, err error) {
 		return 0, 0, errors.New("a frame that no daemon sends")
 	}
 	return header[0], int(n), nil
-}
-
-// tail keeps the last bytes written to it. It is safe for concurrent use.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-// maxTail is how much of a diagnosis is kept.
-const maxTail = 8 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p[max(len(p)-maxTail, 0):]...)
-	if over := len(t.buf) - maxTail; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }

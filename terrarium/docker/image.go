@@ -12,7 +12,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,25 +30,7 @@ type rootImage struct {
 // imageOf is an unpacked OCI image, under its digest.
 func imageOf(from *terrarium.Image) rootImage {
 	_, digest, _ := strings.Cut(from.Digest, ":")
-	return rootImage{"tendril/image:" + digest, func(w io.Writer) error { return writeTree(w, from.Path) }}
-}
-
-// writeTree writes the tree of an EROFS file as a tar.
-func writeTree(w io.Writer, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	tree, err := erofs.Open(f, info.Size())
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	return erofs.WriteTar(w, tree)
+	return rootImage{"tendril/image:" + digest, func(w io.Writer) error { return erofs.WriteFileTar(w, from.Path) }}
 }
 
 // skeleton is the part of a view that is not mounted: its directories, links and files,

@@ -92,7 +92,7 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err := t.start(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.plant(ctx); err != nil {
+	if err := terrarium.Plant(ctx, t.stoma, b.spec.Workspace.Image); err != nil {
 		return nil, t.diagnose(ctx, err)
 	}
 	if err := t.readBack(ctx); err != nil {
@@ -153,7 +153,7 @@ func (t *open) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	t.carrier = &carrier{conn: conn, out: out, stderr: &tail{}}
+	t.carrier = &carrier{conn: conn, out: out, stderr: &confine.Tail{}}
 	if err := d.start(ctx, t.id); err != nil {
 		return err
 	}
@@ -189,22 +189,6 @@ func (p *provider) create(ctx context.Context, b blueprint) (string, error) {
 		return "", err
 	}
 	return make()
-}
-
-// plant brings the base into the workspace.
-func (t *open) plant(ctx context.Context) error {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	written := make(chan error, 1)
-	go func() { written <- errors.Join(writeTree(w, t.print.spec.Workspace.Image), w.Close()) }()
-	err = t.stoma.Plant(ctx, r)
-	r.Close() // whoever writes ends
-	if writeErr := <-written; err == nil {
-		err = writeErr
-	}
-	return err
 }
 
 // readBack compares the container with what was asked for: as the daemon has it, as the

@@ -17,6 +17,7 @@ import (
 	"tendril/fault"
 	"tendril/probe"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 	"tendril/terrarium/terrariumtest"
 )
 
@@ -177,7 +178,7 @@ func (p *provider) probed(t *testing.T, change func(*blueprint)) map[string]prob
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	c := &carrier{conn: conn, out: out, stderr: &tail{}}
+	c := &carrier{conn: conn, out: out, stderr: &confine.Tail{}}
 	if err := p.daemon.start(ctx, id); err != nil {
 		t.Fatal(err)
 	}
