@@ -93,7 +93,9 @@ func (s *Stem) probeTerrarium(ctx context.Context, c *call, in capability.ProbeI
 	defer release()
 	spec.Rootfs = root
 	spec.Workspace = terrarium.Workspace{Image: image, Dir: place.dir}
-	spec.User = terrarium.DefaultUser
+	if provider.Capabilities().Keeps("User") {
+		spec.User = terrarium.DefaultUser
+	}
 	spec.Env = environment([]string{defaultPath}, nil)
 	if err := place.builds(provider.Name()); err != nil {
 		return capability.ProbeReport{}, err

@@ -36,10 +36,25 @@ const (
 	dataArgs   = 16
 )
 
-// closeKernel puts a filter over the system calls of this process and so of all that it
-// starts. It cannot be taken back.
-func closeKernel() error {
-	program := filter()
+// closeKernel refuses system calls of this process and so of all that it starts. It cannot be
+// taken back.
+func closeKernel() error { return putFilter(filter()) }
+
+// withoutClone3 lets clone3 answer what a kernel that is older than it does. A container
+// engine says so in its filter, because nothing can look into that call's arguments; gVisor
+// takes the filter of a container's specification and answers EPERM, with which the C library
+// starts neither a process nor a thread. Of two filters that refuse, the later one answers
+// (seccomp(2)).
+func withoutClone3() error {
+	return putFilter([]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataNumber},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE3, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	})
+}
+
+func putFilter(program []unix.SockFilter) error {
 	// The filter may only be put where no exec gives privileges.
 	if err := allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err

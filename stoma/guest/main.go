@@ -71,6 +71,8 @@ func run(args []string) error {
 	switch {
 	case cfg.plain != "" && os.Getuid() != 0:
 		return begin(cfg, holdNothing)
+	case cfg.plain != "":
+		return begin(cfg, func(identity) error { return errors.Join(dropPrivileges(), withoutClone3()) })
 	case cfg.machine:
 		return beginMachine(cfg)
 	default:

@@ -80,6 +80,16 @@ func testInside(t *testing.T, g *ground) {
 			t.Errorf("a command that was sent SIGTERM %s", e)
 		}
 	})
+	// The C library starts both with clone3, which filters refuse: what they have to answer
+	// is that there is no such call.
+	t.Run("the-c-library-starts-processes-and-threads", func(t *testing.T) {
+		if got := b.sh(t, `awk 'BEGIN { system("echo started") }'`); got != "started\n" {
+			t.Errorf("system(3) said %q", got)
+		}
+		if e := b.run(t, "git", "grep", "--no-index", "--threads=2", "-l", "commit", "--", baseName); e.stdout != baseName+"\n" {
+			t.Errorf("a program with threads %s", e)
+		}
+	})
 	t.Run("pid1", func(t *testing.T) { testPID1(t, g, b) })
 }
 
