@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tendril/rootfs/image/imagetest"
 	"tendril/run"
 )
 
@@ -118,6 +119,9 @@ func newReader(t *testing.T, tendril string) *reader {
 	r := &reader{home: home}
 	r.env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "XDG_") || strings.HasPrefix(v, "TENDRIL_") }),
 		"HOME="+home, "PATH="+filepath.Dir(tendril)+":"+os.Getenv("PATH"), "GIT_CONFIG_GLOBAL=/dev/null")
+	if daemon := os.Getenv(testDaemon); daemon != "" {
+		r.env = append(r.env, "TENDRIL_DOCKER_HOST="+daemon)
+	}
 	if err := os.Mkdir(filepath.Join(home, "repo"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +149,15 @@ func answersNo(script string, status int, out []byte) bool {
 
 func (r *reader) follow(t *testing.T, line string) {
 	t.Helper()
+	for word, variable := range map[string]string{"--provider docker": testDaemon, "--provider gvisor": testDaemon, "--provider qemu": testKernel, "KERNEL.deb": testKernel} {
+		if strings.Contains(line, word) && os.Getenv(variable) == "" {
+			t.Run(line, func(t *testing.T) { t.Skipf("%s is not set", variable) })
+			return
+		}
+	}
+	if line = strings.ReplaceAll(line, "KERNEL.deb", os.Getenv(testKernel)); strings.Contains(line, "IMAGE") {
+		line = strings.ReplaceAll(line, "IMAGE", "oci:"+imagetest.Debian(t))
+	}
 	if strings.Contains(line, "RUN") {
 		r.runs++ // each changes a file of its own, so that they can all be accepted
 		id := idForm.FindString(r.run(t, fmt.Sprintf("tendril grow --json -- sh -c 'echo work >work-%d.txt'", r.runs)))

@@ -69,14 +69,21 @@ func TestSameScriptEverywhere(t *testing.T) {
 	}
 }
 
+// What the machine of these tests has for walls: the address of a Docker daemon, and the
+// package of a kernel.
+const (
+	testDaemon = "TENDRIL_TEST_DOCKER_HOST"
+	testKernel = "TENDRIL_TEST_KERNEL_PACKAGE"
+)
+
 // equip gives the garden what the machine of these tests has for walls: a Docker daemon,
 // and a kernel of which a micro-VM's guest is made.
 func (g *garden) equip() {
 	g.t.Helper()
-	if daemon := os.Getenv("TENDRIL_TEST_DOCKER_HOST"); daemon != "" {
+	if daemon := os.Getenv(testDaemon); daemon != "" {
 		g.env = append(g.env, "TENDRIL_DOCKER_HOST="+daemon)
 	}
-	if kernel := os.Getenv("TENDRIL_TEST_KERNEL_PACKAGE"); kernel != "" {
+	if kernel := os.Getenv(testKernel); kernel != "" {
 		g.succeed("terrarium", "setup", "microvm", "--kernel-package", kernel)
 	}
 }

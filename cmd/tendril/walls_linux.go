@@ -28,7 +28,7 @@ type parts struct {
 // wall makes one wall by its name; without a name it is Docker, which most hosts have. It
 // says nothing of whether the wall can be built here.
 func (p parts) wall(name string) (terrarium.Provider, error) {
-	daemon := docker.Config{Host: dockerHost(os.Getenv), Stoma: p.stoma, Site: siteID(p.site)}
+	daemon := docker.Config{Host: dockerHost(os.Getenv), Stoma: p.stoma, Site: siteID(p.site), Store: p.site.State}
 	switch cmp.Or(name, capability.Docker) {
 	case capability.Gvisor:
 		return docker.NewGVisor(daemon), nil
