@@ -1,10 +1,14 @@
 package acceptance_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"tendril/capability"
@@ -140,4 +144,53 @@ func TestHostIsTakenByNameAlone(t *testing.T) {
 	if rows := g.succeed("ledger", "tail").stdout; !strings.Contains(rows, "takes the provider host, which the policy denies") {
 		t.Errorf("the ledger says %s", rows)
 	}
+}
+
+// TestMachineThatDiesLeavesItsWork: when the process behind a machine is killed, the run says
+// so, what was done so far becomes Fruit, and nothing is left.
+func TestMachineThatDiesLeavesItsWork(t *testing.T) {
+	if os.Getenv(testKernel) == "" {
+		t.Skipf("%s is not set", testKernel)
+	}
+	g := newGarden(t)
+	g.equip()
+	p := g.grow("echo so far >work.txt; sync; echo ready; sleep 86400", "--provider", "qemu", "--image", "oci:"+imagetest.Debian(t))
+	r := g.awaitOutput(p, nil, "ready")
+	machine := machineOf(t, r.ID)
+	if err := syscall.Kill(machine, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a := p.wait()
+	record := g.record(a)
+	if record.State != run.Withered || !record.Partial || record.Commit == nil {
+		t.Fatalf("status %d, %s%s", a.status, a.stdout, a.stderr)
+	}
+	if got := g.git("show", *record.Commit+":work.txt"); got != "so far" {
+		t.Errorf("the Fruit holds %q", got)
+	}
+	if left, err := os.ReadDir(filepath.Join(g.state, "runs")); err != nil || slices.ContainsFunc(left, os.DirEntry.IsDir) {
+		t.Errorf("left are %v (%v)", left, err)
+	}
+}
+
+// machineOf is the process behind the machine of a run.
+func machineOf(t *testing.T, id run.ID) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		command, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		group, _ := os.ReadFile("/proc/" + e.Name() + "/cgroup")
+		if err == nil && bytes.Contains(command, []byte("qemu-system")) && bytes.Contains(group, []byte(id)) {
+			return pid
+		}
+	}
+	t.Fatal("there is no machine")
+	return 0
 }

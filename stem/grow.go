@@ -33,6 +33,7 @@ type growth struct {
 	image     *image.Image // nil: the root file system is a view of this host
 	reach     *reach       // nil: nothing is reached
 	completed run.State    // what the run ends in if nothing comes in between
+	spec      terrarium.Spec
 	terrarium terrarium.Terrarium
 	boundary  []terrarium.Row
 	process   *stoma.Process
@@ -107,9 +108,9 @@ func (g *growth) bearFruit(ctx context.Context) error {
 		return err
 	}
 	if err := g.work(ctx); err != nil {
-		return err
+		return errors.Join(err, g.salvage(context.WithoutCancel(ctx)))
 	}
-	return g.harvest(context.WithoutCancel(ctx))
+	return g.harvest(context.WithoutCancel(ctx), g.terrarium)
 }
 
 // begin records the run under a lock that says who owns it.
@@ -180,6 +181,7 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 	if err := g.plot.builds(g.plan.provider.Name()); err != nil {
 		return err
 	}
+	g.spec = spec
 	opened, err := g.plan.provider.Open(ctx, spec)
 	if err != nil {
 		return errors.Join(err, g.plot.sweep(ctx, g.plan.provider))
@@ -291,8 +293,27 @@ func (g *growth) reachedAtTheEnd(ctx context.Context, output *recorder) *run.Sto
 	return nil
 }
 
+// salvage hands over what a Terrarium left that ended without a word, if its wall can still
+// read that.
+func (g *growth) salvage(ctx context.Context) error {
+	opening, cancel := context.WithTimeoutCause(ctx, openTime, fault.New(fault.Unavailable, "what the Terrarium left could not be read within %v", openTime))
+	defer cancel()
+	recovered, err := terrarium.Recover(opening, g.plan.provider, g.spec)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading what the Terrarium left: %w", err)
+	}
+	g.warn(ctx, "the Terrarium ended before its work was handed over; what it left was read in a fresh one")
+	err = g.harvest(ctx, recovered)
+	closing, cancel := context.WithTimeout(ctx, closeTime)
+	defer cancel()
+	return errors.Join(err, g.plot.close(closing, recovered))
+}
+
 // harvest makes the changed entries a commit on a branch of its own.
-func (g *growth) harvest(ctx context.Context) error {
+func (g *growth) harvest(ctx context.Context, from terrarium.Terrarium) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, collectTime, fault.New(fault.Unavailable, "the work could not be collected within %v", collectTime))
 	defer cancel()
 	// From here on a successor can finish the run: what ended it is known.
@@ -304,7 +325,7 @@ func (g *growth) harvest(ctx context.Context) error {
 		return err
 	}
 	defer g.fruit.Discard()
-	g.summary, err = g.terrarium.Stoma().Collect(ctx, func(record stoma.Record) error {
+	g.summary, err = from.Stoma().Collect(ctx, func(record stoma.Record) error {
 		if record.Kind == stoma.Skip {
 			g.leftBehind = append(g.leftBehind, run.Flag{Kind: "left-behind", Path: run.Path(record.Path),
 				Note: "is not in the result: Git cannot hold it, it lies too deep, or it is larger than the disk limit"})

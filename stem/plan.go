@@ -111,6 +111,10 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 // planToolchain decides what of this host is seen inside, and refuses a command that will
 // not be there.
 func (s *Stem) planToolchain(p *plan, agent started) (err error) {
+	if p.provider.Capabilities().Runtime == terrarium.RuntimeHost { // everything of the host is there
+		p.env = environment([]string{"PATH=" + s.config.HostPath}, p.extra)
+		return nil
+	}
 	p.toolchain = slices.Concat(s.config.Toolchain, agent.toolchain)
 	if p.view, err = rootfs.HostView(p.toolchain, SproutUser); err != nil {
 		return err

@@ -29,6 +29,7 @@ type parts struct {
 // says nothing of whether the wall can be built here.
 func (p parts) wall(name string) (terrarium.Provider, error) {
 	daemon := docker.Config{Host: dockerHost(os.Getenv), Stoma: p.stoma, Site: siteID(p.site), Store: p.site.State}
+	machine := microvm.Config{Program: p.program, Stoma: p.stoma, Guest: guestDir(p.site)}
 	switch cmp.Or(name, capability.Docker) {
 	case capability.Gvisor:
 		return docker.NewGVisor(daemon), nil
@@ -36,8 +37,10 @@ func (p parts) wall(name string) (terrarium.Provider, error) {
 		return runsc.New(runsc.Config{Program: p.program, Stoma: p.stoma}), nil
 	case capability.Docker:
 		return docker.New(daemon), nil
+	case capability.Firecracker:
+		return microvm.Firecracker(machine), nil
 	case capability.QEMU:
-		return microvm.QEMU(microvm.Config{Program: p.program, Stoma: p.stoma, Guest: guestDir(p.site)}), nil
+		return microvm.QEMU(machine), nil
 	case capability.Host:
 		return host.New(host.Config{Stoma: p.stoma, Allowed: os.Getenv(host.AllowedBy) == "true"}), nil
 	}
@@ -51,7 +54,7 @@ func (p parts) wall(name string) (terrarium.Provider, error) {
 // walls makes all of them, the strongest first.
 func (p parts) walls() ([]terrarium.Provider, error) {
 	var all []terrarium.Provider
-	for _, name := range []string{capability.Gvisor, capability.Runsc, capability.Docker, capability.QEMU, capability.Host} {
+	for _, name := range capability.Providers() {
 		wall, err := p.wall(name)
 		if err != nil {
 			return nil, err
