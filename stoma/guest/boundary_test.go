@@ -37,7 +37,7 @@ func TestSproutHasNothing(t *testing.T) {
 }
 
 func TestPID1IsOutOfReach(t *testing.T) {
-	onEach(t, setup{}, func(t *testing.T, c *stoma.Client) {
+	onEach(t, setup{root: true}, func(t *testing.T, c *stoma.Client) {
 		wantOutput(t, c, `grep -E '^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs|Uid)' /proc/1/status | tr '\t' ' '`,
 			"Uid: 0 0 0 0\nCapInh: 0000000000000000\nCapPrm: 00000000000000e0\nCapEff: 00000000000000e0\n"+
 				"CapBnd: 0000000000000000\nCapAmb: 0000000000000000\nNoNewPrivs: 1\n")
@@ -136,7 +136,7 @@ func TestArbitraryBytes(t *testing.T) {
 }
 
 func TestConfined(t *testing.T) {
-	s := setup{args: []string{"--own-dev", "--own-root", "--writable", "/var/tmp"}}
+	s := setup{root: true, args: []string{"--own-dev", "--own-root", "--writable", "/var/tmp"}}
 	onEach(t, s, func(t *testing.T, c *stoma.Client) {
 		wantOutput(t, c, "unshare -U true 2>/dev/null || unshare -Ur true 2>/dev/null || echo no user namespace", "no user namespace\n")
 		wantOutput(t, c, "ls /dev | grep -vx 'null\\|zero\\|full\\|random\\|urandom\\|tty\\|console\\|ptmx\\|pts\\|shm\\|mqueue\\|fd\\|std.*'", "")

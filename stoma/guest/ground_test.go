@@ -3,6 +3,8 @@
 package guest_test
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,6 +60,7 @@ func TestMain(m *testing.M) {
 type ground struct {
 	name  string
 	start func(t testing.TB, g setup) *exec.Cmd
+	plain bool // the base is brought in, and nothing is mounted
 }
 
 // setup is what a test wants around the guest half.
@@ -63,14 +68,16 @@ type setup struct {
 	base func(dir string) // fills the base tree; nil: empty
 	args []string         // more arguments of init
 	bare bool             // no overlay
+	root bool             // needs a guest half that is uid 0 inside
 	size int              // bytes of scratch; 0 is 64 MiB
 	conn func(string, *stoma.Stream)
 }
 
 var grounds = []ground{
-	{"linux", startLinux},
-	{"linux-without-cgroups", startLinuxWithoutGroups},
-	{"gvisor", startGvisor},
+	{"linux", startLinux, false},
+	{"linux-without-cgroups", startLinuxWithoutGroups, false},
+	{"gvisor", startGvisor, false},
+	{"linux-plain", startPlain, true},
 }
 
 // onEach runs the test on every ground that this machine has.
@@ -83,6 +90,9 @@ func onEach(t *testing.T, s setup, f func(t *testing.T, c *stoma.Client)) {
 // open starts the guest half on the ground and connects to it.
 func open(t testing.TB, g ground, s setup) *stoma.Client {
 	t.Helper()
+	if g.plain && (s.bare || s.root) {
+		t.Skip("on a plain ground the guest half has a workspace and no account of its own")
+	}
 	cmd := g.start(t, s)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -116,6 +126,11 @@ func open(t testing.TB, g ground, s setup) *stoma.Client {
 	}
 	// A read that never ends would hang the test without saying where.
 	context.AfterFunc(ctx(t), func() { _ = c.Close() })
+	if g.plain {
+		if err := c.Plant(ctx(t), tarOf(t, makeBase(t, s))); err != nil {
+			t.Fatalf("bring the base: %v", err)
+		}
+	}
 	return c
 }
 
@@ -133,6 +148,52 @@ func ctx(t testing.TB) context.Context {
 	c, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return c
+}
+
+// tarOf is a base tree as a wall that cannot mount brings it.
+func tarOf(t testing.TB, dir string) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		link := ""
+		if info.Mode()&os.ModeSymlink != 0 {
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		h, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		h.Format = tar.FormatPAX // times as they are
+		h.Name = strings.TrimPrefix(strings.TrimPrefix(path, dir), "/")
+		if d.IsDir() {
+			h.Name = strings.TrimPrefix(h.Name+"/", "/")
+		}
+		if h.Name == "" {
+			h.Name = "./"
+		}
+		if err := w.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		return err
+	})
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return &b
 }
 
 func initArgs(s setup) []string {
@@ -296,6 +357,16 @@ func startLinuxWithoutGroups(t testing.TB, s setup) *exec.Cmd {
 	return startShim(t, s, "")
 }
 
+// startPlain starts the guest half as the Sprout's account, without any privilege.
+func startPlain(t testing.TB, s setup) *exec.Cmd {
+	cmd := startShim(t, setup{size: s.size}, "")
+	cmd.Env = append(cmd.Env, "STOMA_TEST_PLAIN=1")
+	size := strconv.Itoa(scratchSize(s))
+	args := slices.Index(cmd.Args, "--overlay")
+	cmd.Args = slices.Concat(cmd.Args[:args], []string{"--plain", "/workspace", "--disk", size}, s.args)
+	return cmd
+}
+
 func startShim(t testing.TB, s setup, group string) *exec.Cmd {
 	if os.Getuid() != 0 {
 		t.Skip("making a PID namespace with an overlay needs root")
@@ -363,9 +434,31 @@ func shim(args []string) error {
 		// Where the mount point exists already the guest half makes no groups.
 		must("cgroup", os.Mkdir(root+"/.tendril/scratch/cgroup", 0o700))
 	}
+	if os.Getenv("STOMA_TEST_PLAIN") != "" {
+		must("workspace", unix.Mount("tmpfs", root+"/workspace", "tmpfs", unix.MS_NOSUID, fmt.Sprintf("mode=0755,uid=%d,gid=%d,size=%s", sproutUID, sproutGID, size)))
+	}
 	must("chroot", unix.Chroot(root))
 	must("chdir", unix.Chdir("/"))
+	if os.Getenv("STOMA_TEST_PLAIN") != "" {
+		must("hold nothing", holdNothing())
+	}
 	return unix.Exec("/.tendril/stoma", append([]string{"stoma"}, stomaArgs...), nil)
+}
+
+// holdNothing becomes the Sprout's account for good.
+func holdNothing() error {
+	runtime.LockOSThread()
+	for c := range uintptr(64) {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	header, none := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	return errors.Join(
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+		syscall.Setgroups(nil), syscall.Setresgid(sproutGID, sproutGID, sproutGID), syscall.Setresuid(sproutUID, sproutUID, sproutUID),
+		unix.Capset(&header, &none[0]),
+	)
 }
 
 // loopbackUp switches on the only interface of a fresh network namespace.

@@ -108,6 +108,7 @@ func begin(cfg config, settle func(sprout identity) error) (err error) {
 		return err
 	}
 	if sv.sprout.ours() {
+		sv.reaper.deaf = true
 		shieldFromSignals() // last: settling may need a handler
 	}
 	return sv.serve(carrier)

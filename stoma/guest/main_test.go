@@ -17,7 +17,12 @@ func TestParse(t *testing.T) {
 		len(cfg.listen) != 2 || cfg.listen[1] != (listener{"b", 81}) || cfg.writable[0] != "/tmp" {
 		t.Errorf("%+v", cfg)
 	}
+	if cfg, err = parse([]string{"--user", "7:8", "--plain", "/w", "--disk", "4096", "--writable", "/tmp", "--pids", "9"}); err != nil || cfg.plain != "/w" || cfg.disk != 4096 {
+		t.Errorf("%+v, %v", cfg, err)
+	}
 	for _, bad := range []string{
+		"--user 1:1 --plain /w", "--user 1:1 --disk 1", "--user 1:1 --plain w --disk 1", "--user 1:1 --plain /w --disk 0", "--user 1:1 --plain /w --disk x",
+		"--user 1:1 --plain /w --disk 1 --own-root", "--user 1:1 --plain /w --disk 1 --overlay /a:/b:/c",
 		"", "--user 0:1", "--user 1", "--user x:1", "--user 1:0", "--user -1:1",
 		"--user 1:1 extra", "--user 1:1 --unknown", "--user 1:1 --pids 1",
 		"--user 1:1 --writable /tmp", "--user 1:1 --own-root",

@@ -34,16 +34,21 @@ func holdNothing(sprout identity) error {
 	return checkPrivileges(0)
 }
 
-// shieldFromSignals makes signals that the Sprout sends to this process come to nothing:
-// the kernel drops what comes to PID 1 from its own namespace unless a handler
-// waits for it (pid_namespaces(7)), and the runtime installs one for each. It keeps those
-// of SIGCHLD, which is listened for, and of SIGURG, by which it stops its own threads; both
-// do no more than that. A fault of this program's own still ends it.
+// The first thread is main's own, which waits. The runtime has a thread on which it blocks
+// most signals, and would take the first one for it.
+func init() { runtime.LockOSThread() }
+
+// shieldFromSignals makes signals that the Sprout sends to this process come to nothing. The
+// kernel drops what comes to PID 1 from its own namespace unless a handler waits for it
+// (pid_namespaces(7)) or the first thread blocks it, which it does also while it runs
+// any handler: then another thread would be ended by it, and all with it (complete_signal
+// in the kernel's kernel/signal.c). So there is to be no handler at all. The runtime does
+// without the one by which it stops its own threads: they stop at their next call. A fault
+// of this program's own still ends it.
 func shieldFromSignals() {
 	var standard [64]byte // struct sigaction: SIG_DFL, no flags, no mask
 	for n := unix.Signal(1); n <= 64; n++ {
-		switch n {
-		case unix.SIGCHLD, unix.SIGURG, unix.SIGKILL, unix.SIGSTOP:
+		if n == unix.SIGKILL || n == unix.SIGSTOP {
 			continue
 		}
 		// Fails for no signal of these; for one that is none there is nothing to shield.

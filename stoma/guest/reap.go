@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tendril/stoma"
 )
 
@@ -16,7 +18,9 @@ import (
 // and every orphan that PID 1 inherits.
 type reaper struct {
 	signals chan os.Signal
-	victim  *victim // nil: commands are as likely to be killed as this process
+	deaf    bool          // no signal says that something ended
+	started chan struct{} // gets a word when a start is over, if deaf
+	victim  *victim       // nil: commands are as likely to be killed as this process
 
 	marking sync.Mutex // held while what is started is marked as the victim
 
@@ -35,6 +39,7 @@ type child struct {
 func newReaper() *reaper {
 	r := &reaper{
 		signals:  make(chan os.Signal, 1),
+		started:  make(chan struct{}, 1),
 		children: make(map[int]*child),
 		changed:  make(chan struct{}),
 	}
@@ -44,8 +49,27 @@ func newReaper() *reaper {
 
 // watch reaps for as long as the process lives.
 func (r *reaper) watch() {
+	if r.deaf {
+		r.listen()
+		return
+	}
 	for range r.signals {
 		r.reap()
+	}
+}
+
+// listen reaps without being told by a signal. Whoever runs here descends from this process:
+// while it has no children there is nobody whose end it could miss.
+func (r *reaper) listen() {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		// What cannot be reaped now is unknown until the start that goes on is over.
+		if err == unix.ECHILD || !r.reap() {
+			<-r.started
+		}
 	}
 }
 
@@ -66,6 +90,10 @@ func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (*chi
 	}
 	r.mu.Unlock()
 	r.reap()
+	select {
+	case r.started <- struct{}{}:
+	default:
+	}
 	return c, err
 }
 
@@ -85,8 +113,8 @@ func (r *reaper) fork(path string, argv []string, attr *syscall.ProcAttr) (int, 
 	return pid, err
 }
 
-// reap collects every process that has ended.
-func (r *reaper) reap() {
+// reap collects every process that has ended, and says whether there was one.
+func (r *reaper) reap() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ended := false
@@ -100,6 +128,7 @@ func (r *reaper) reap() {
 		close(r.changed)
 		r.changed = make(chan struct{})
 	}
+	return ended
 }
 
 // waitFor collects one process without blocking and returns its pid, if any.
