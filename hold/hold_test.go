@@ -144,6 +144,45 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// Who waits for a file while it is removed gets what is there then.
+func TestOpenAfterRemoval(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "old")
+	opened := make(chan *os.File)
+	if _, err := hold.Remove(path, func(path string) error {
+		go func() {
+			f, err := hold.Open(path)
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- f
+		}()
+		for waiting := false; !waiting; { // proc_locks(5) marks it with an arrow
+			locks, err := os.ReadFile("/proc/locks")
+			if err != nil {
+				t.Skipf("who waits for a lock is not to be seen: %v", err)
+			}
+			waiting = slices.ContainsFunc(strings.Split(string(locks), "\n"), func(line string) bool {
+				return strings.Contains(line, "-> FLOCK") && strings.Contains(line, fmt.Sprint(" ", os.Getpid(), " "))
+			})
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte("new"), 0o600)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f := <-opened
+	if f == nil {
+		t.Fatal("there is a file, and it was not found")
+	}
+	defer f.Close()
+	if content, err := io.ReadAll(f); err != nil || string(content) != "new" {
+		t.Errorf("the file that was removed is held: %q, %v", content, err)
+	}
+}
+
 // Nobody comes to hold a file while it is removed, and what is held stays.
 func TestOpenAndEvictExclude(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")

@@ -220,6 +220,7 @@ func TestHiddenDirectoryLosesItsAttributes(t *testing.T) {
 func TestHostileLayers(t *testing.T) {
 	long := strings.Repeat("n", 256)
 	deep := strings.Repeat("d/", 600) + "f"
+	long4000 := strings.Repeat(strings.Repeat("n", 199)+"/", 18)
 	pax := func(h *tar.Header) { h.Format = tar.FormatPAX }
 	for name, test := range map[string]struct {
 		layer []byte
@@ -234,6 +235,7 @@ func TestHostileLayers(t *testing.T) {
 		"long path":               {pack(t, file(strings.Repeat(strings.Repeat("n", 100)+"/", 50)+"f", "").with(pax)), []string{"4095"}},
 		"deep path":               {pack(t, file(deep, "").with(pax)), []string{"512 levels"}},
 		"deep through a link":     {pack(t, dir(deep[:2*400]).with(pax), link("l", deep[:2*400]), file("l/"+deep[:2*200]+"f", "").with(pax)), []string{"512 levels"}},
+		"long through a link":     {pack(t, dir(long4000).with(pax), link("l", long4000), file("l/"+long4000[:400]+"f", "").with(pax)), []string{"4095 bytes"}},
 		"loop":                    {pack(t, link("a", "b"), link("b", "a"), file("a/x", "")), []string{`"a/x"`, "symbolic links"}},
 		"loop through itself":     {pack(t, link("a", "a/b"), file("a/x", "")), []string{"symbolic links"}},
 		"parent is a file":        {pack(t, file("f", ""), file("f/x", "")), []string{`"f/x"`, "no directory"}},

@@ -138,6 +138,7 @@ func TestBounds(t *testing.T) {
 		"entries":         {compose(t, pack(t, many...)), entries},
 		"whiteouts":       {compose(t, pack(t, removed...)), entries},
 		"implied parents": {compose(t, pack(t, implied...)), entries},
+		"parents of one":  {compose(t, pack(t, append(many[:900:900], file(strings.Repeat("d/", 200)+"f", ""))...)), entries},
 		"over layers":     {compose(t, pack(t, many[:600]...), pack(t, many[:600]...)), entries},
 		"content":         {compose(t, pack(t, file("f", string(zeros[:1<<20+1])))), content},
 		"content of two":  {compose(t, pack(t, file("f", string(zeros[:600<<10]))), pack(t, file("f", string(zeros[:600<<10])))), content},
@@ -205,7 +206,7 @@ func record(key, value string) string {
 // Holes of a file cost no disk, in the store either.
 func TestHoles(t *testing.T) {
 	s, _ := open(t, image.Options{})
-	got := get(t, s, onDisk(t, compose(t, pack(t, file("holes", string(make([]byte, 16<<20))), file("g", "g")))))
+	got := get(t, s, onDisk(t, compose(t, pack(t, file("g", "g"), file("holes", string(make([]byte, 16<<20)))))))
 	var st unix.Stat_t
 	if err := unix.Stat(got.Path, &st); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -246,8 +247,21 @@ func TestDigests(t *testing.T) {
 			t.Run(name, func(t *testing.T) { refused(t, s, store, dir, fault.Invalid) })
 		}
 	}
+	// What still says the same, in other bytes.
+	img := holding(t, "x")
+	manifest, config, layer := parts(t, img)
+	for digest, change := range map[v1.Hash]func([]byte) []byte{
+		manifest: func(b []byte) []byte { return append(b, '\n') },
+		config:   func(b []byte) []byte { return bytes.Replace(b, []byte("LANG=C"), []byte("LANG=D"), 1) },
+		layer:    func(b []byte) []byte { b[9] ^= 1; return b }, // the system in the header of gzip
+	} {
+		dir := onDisk(t, img)
+		spoil(t, dir, digest, change)
+		s, store := open(t, image.Options{})
+		refused(t, s, store, dir, fault.Invalid, "digest")
+	}
 	// A layer that is what the manifest says, and not what the configuration says.
-	img := configured(t, holding(t, "x"), func(c *v1.ConfigFile) { c.RootFS.DiffIDs[0].Hex = strings.Repeat("1", 64) })
+	img = configured(t, holding(t, "x"), func(c *v1.ConfigFile) { c.RootFS.DiffIDs[0].Hex = strings.Repeat("1", 64) })
 	s, store := open(t, image.Options{})
 	refused(t, s, store, onDisk(t, img), fault.Invalid, "layer 1", "uncompressed digest")
 	refused(t, s, store, archiveOf(t, map[string]v1.Image{"name:1": img}), fault.Invalid, "layer 1", "uncompressed digest")
@@ -337,6 +351,7 @@ func TestHostileArchives(t *testing.T) {
 		"no JSON":          {[]member{file("manifest.json", `[`)}, []string{"manifest.json"}},
 		"other digest":     {[]member{file(zeroes[7:], string(config)), good[1], list(zeroes[7:], "layer.tar")}, []string{zeroes, id.Hex}},
 		"other name":       {[]member{file("config.json", string(config)), good[1], list("config.json", "layer.tar")}, nil},
+		"many members":     {slices.Repeat(good[:1], 64<<10+1), []string{"more than 65536 members"}},
 		"large list":       {[]member{file("manifest.json", strings.Repeat(" ", 5<<20))}, []string{"at most"}},
 	} {
 		t.Run(name, func(t *testing.T) {

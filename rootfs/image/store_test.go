@@ -5,6 +5,7 @@ package image_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -205,14 +206,10 @@ func TestDamage(t *testing.T) {
 		"no record":    func(d string) error { return os.Remove(d + "/config.json") },
 		"empty record": func(d string) error { return os.Truncate(d+"/config.json", 0) },
 		"other record": func(d string) error {
-			return os.WriteFile(d+"/config.json", []byte(strings.Replace(record0, "DIGEST", zeroes, 1)), 0o600)
+			return edit(d+"/config.json", filepath.Base(d)[len("sha256-"):], zeroes[7:])
 		},
 		"unknown field": func(d string) error {
-			data, err := os.ReadFile(d + "/config.json")
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(d+"/config.json", bytes.Replace(data, []byte(`{"form"`), []byte(`{"x":1,"form"`), 1), 0o600)
+			return edit(d+"/config.json", `{"form"`, `{"x":1,"form"`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +232,16 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-const record0 = `{"form":"1 70707:70707 sprout /home/sprout","digest":"DIGEST","env":[],"volumes":null,"healthcheck":false,"entries":1,"size":8192,"left_out":{"devices":0,"setuid":0,"xattrs":0,"env":0}}`
+func edit(path, old, now string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(data), old) {
+		return fmt.Errorf("%s has no %s", path, old)
+	}
+	return os.WriteFile(path, []byte(strings.Replace(string(data), old, now, 1)), 0o600)
+}
 
 // A process that dies while it unpacks leaves nothing that is taken for an image, and
 // nothing at all once the store was opened again.
