@@ -48,7 +48,9 @@ func of(t tree) (*Other, error) {
 			o.add(dir, m.unified, c)
 		}
 	}
-	if !slices.ContainsFunc(o.group.dirs, func(p place) bool { return slices.ContainsFunc(p.controllers, func(c string) bool { return slices.Contains(wanted, c) }) }) {
+	if !slices.ContainsFunc(o.group.dirs, func(p place) bool {
+		return slices.ContainsFunc(p.controllers, func(c string) bool { return slices.Contains(wanted, c) })
+	}) {
 		return nil, fmt.Errorf("%w: no controller has a group of the process that can be seen from here", ErrUnavailable)
 	}
 	return o, nil
