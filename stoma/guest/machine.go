@@ -30,6 +30,10 @@ const (
 	scratchDrive = "/dev/vdd" // an ext4 file system of the size that the disk limit says
 )
 
+// testOnlyOpen names a seal of machines that is left open: "filter", "devices" or "proc". It
+// is set by builds of tests, which see that the seal is missed.
+var testOnlyOpen string
+
 // Machine runs `stoma machine CARRIER` as the first process of a virtual machine: it makes
 // the machine into what `stoma init` needs, runs that, and restarts the machine when it
 // ended, which whoever emulates the machine takes for its end. It returns only when that
@@ -181,7 +185,11 @@ func beginMachine(cfg config) error {
 		}
 	}
 	return begin(cfg, func(identity) error {
-		return errors.Join(dropPrivileges(), closeKernel())
+		err := dropPrivileges()
+		if err == nil && testOnlyOpen != "filter" {
+			err = closeKernel()
+		}
+		return err
 	})
 }
 

@@ -157,6 +157,9 @@ func (t *open) boot(ctx context.Context, l *launch) error {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
+	if refusal := t.process.refusal(); refusal != "" {
+		return fault.New(fault.BrokenBoundary, "the Stoma does not work in what was made for it: %q: %w", refusal, err)
+	}
 	var ended *over
 	if !errors.As(err, &ended) { // then it says so itself
 		err = fmt.Errorf("%w (%s)", err, t.process.lastWords())

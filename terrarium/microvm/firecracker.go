@@ -146,7 +146,7 @@ func configOf(p plan) firecracker.Config {
 	c := firecracker.Config{
 		// The keyboard controller is the way to end the machine, and nothing else is there.
 		Boot: firecracker.BootSource{Kernel: kernelInJail, Initramfs: initramfsInJail,
-			Args: commandLine(guestimage.Vsock, "reboot=k", "pci=off", "i8042.noaux", "i8042.nomux", "i8042.dumbkbd")},
+			Args: commandLine(guestimage.Vsock, "reboot=k", "i8042.noaux", "i8042.nomux", "i8042.dumbkbd")},
 		Machine: firecracker.Machine{Processors: evenly(p.cpus), MemoryMiB: p.memoryMiB},
 		Vsock:   firecracker.Vsock{CID: guestCID, Path: vsockInJail},
 	}
@@ -179,7 +179,7 @@ func (f vmm) inOurJail(l *launch, p plan, path string) (run string, err error) {
 	args := slices.Concat([]string{path, "--id", machineID}, firecrackerArgs)
 	l.order = jail.Order{Root: root, Program: path, Args: args, MaxFile: p.maxFile, Links: map[string]string{}, Shown: append(shownTo(p),
 		jail.Shown{Source: path, Target: path}, jail.Shown{Source: run, Target: runInJail, Writable: true})}
-	addKVM(&l.order)
+	l.order.Devices = append(l.order.Devices, kvmDevice())
 	l.mounts = mountsOf(l.order)
 	l.argv = func(got []string) bool { return slices.Equal(got, args) }
 	return run, nil

@@ -20,18 +20,17 @@ import (
 	"tendril/terrarium/terrariumtest"
 )
 
-// standInVariable names a directory with a stand-in for Firecracker and its jailer that was
-// built before.
+// standInVariable names a stand-in for Firecracker that was built before.
 const standInVariable = "TENDRIL_TEST_STAND_IN"
 
 // standIn is the wall with a stand-in for Firecracker, which behaves as the build says.
 func standIn(t *testing.T, settings ...string) *provider {
 	t.Helper()
-	if err := kvmOpens(); err != nil {
-		t.Skipf("Firecracker is handed %s, and here is none that opens: %v", kvmDevice, err)
-	}
-	dir := os.Getenv(standInVariable)
-	if dir == "" || len(settings) > 0 {
+	// What stands in for Firecracker opens no device, and not every host has that one.
+	testOnlyDevice = "/dev/null"
+	t.Cleanup(func() { testOnlyDevice = "" })
+	dir := filepath.Dir(os.Getenv(standInVariable))
+	if os.Getenv(standInVariable) == "" || len(settings) > 0 {
 		dir = buildStandIn(t, settings...)
 	}
 	p := Firecracker(config(t)).(*provider)

@@ -3,13 +3,13 @@
 package microvm
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"tendril/fault"
 	"tendril/terrarium/confine"
@@ -43,21 +43,14 @@ func showProgram(o *jail.Order, path string, data ...string) {
 	}
 }
 
-const kvmDevice = "/dev/kvm"
+// testOnlyDevice stands in for the device of KVM in tests.
+var testOnlyDevice string
 
-// addKVM shows the device, and lets an account of its own into the group that may use it.
-func addKVM(o *jail.Order) {
-	o.Devices = append(o.Devices, kvmDevice)
-	if info, err := os.Stat(kvmDevice); err == nil && o.UID > 0 {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			o.Groups = append(o.Groups, int(st.Gid))
-		}
-	}
-}
+func kvmDevice() string { return cmp.Or(testOnlyDevice, "/dev/kvm") }
 
-// kvmOpens returns nil when this process may use KVM, or could let another one.
+// kvmOpens returns nil when this process may use KVM, and so let another one use it.
 func kvmOpens() error {
-	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
+	f, err := os.OpenFile(kvmDevice(), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -79,8 +72,14 @@ func mountsOf(o jail.Order) []mounted {
 	for _, s := range o.Shown {
 		list = append(list, mounted{s.Target, s.Writable})
 	}
-	for _, d := range o.Devices {
-		list = append(list, mounted{d, true})
+	switch {
+	case len(o.Devices) == 0:
+	case o.UID > 0: // nodes of its own
+		list = append(list, mounted{jail.DeviceDir, false})
+	default:
+		for _, d := range o.Devices {
+			list = append(list, mounted{d, true})
+		}
 	}
 	return list
 }

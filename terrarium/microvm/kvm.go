@@ -46,7 +46,7 @@ func (p *provider) chooseKVM(ctx context.Context) (kvm bool, why string, err err
 func (p *provider) kvmWorks(ctx context.Context) error {
 	if err := kvmOpens(); err != nil {
 		return fault.New(fault.Unavailable, "this host has no KVM for us: %w", err).
-			WithHint("load the module kvm_intel or kvm_amd, and let this account use %s", kvmDevice)
+			WithHint("load the module kvm_intel or kvm_amd, and let this account use %s", kvmDevice())
 	}
 	key, err := p.proofKey()
 	if err != nil {

@@ -134,6 +134,13 @@ func (p *process) lastWords() string {
 	return strings.Join(parts, "; ")
 }
 
+// refusal is what the Stoma said of what it met inside, if it did.
+func (p *process) refusal() string {
+	_, said, _ := strings.Cut("\n"+p.console.String(), "\nstoma: ")
+	line, _, _ := strings.Cut(said, "\n")
+	return strings.TrimSpace(line)
+}
+
 // withoutTraces leaves out the lines of a kernel's stack traces, which would hide what it
 // said before: they are indented after the time.
 func withoutTraces(text string) string {

@@ -168,7 +168,7 @@ func (q qemu) prepare(p plan) (_ *launch, err error) {
 		Shown: []jail.Shown{{Source: p.guest.Kernel, Target: kernelInJail}, {Source: p.guest.Initramfs, Target: initramfsInJail}},
 	}
 	if p.kvm {
-		addKVM(&l.order)
+		l.order.Devices = append(l.order.Devices, kvmDevice())
 	}
 	showProgram(&l.order, path, "/usr/share/qemu", "/usr/share/seabios", "/usr/share/qemu-firmware")
 	l.mounts = mountsOf(l.order)
@@ -186,7 +186,7 @@ const translatedMiB = 256
 
 // commandLine is the kernel's. Its words after "--" are the first process's.
 func commandLine(carrier string, words ...string) string {
-	list := append([]string{"console=ttyS0", "quiet", "panic=-1", "random.trust_cpu=on"}, words...)
+	list := append([]string{"console=ttyS0", "quiet", "panic=-1", "pci=off", "random.trust_cpu=on"}, words...)
 	return strings.Join(append(list, "--", "machine", carrier), " ")
 }
 

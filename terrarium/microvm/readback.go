@@ -108,9 +108,6 @@ func procFile(pid int, parts ...string) string {
 	return filepath.Join(append([]string{"/proc", strconv.Itoa(pid)}, parts...)...)
 }
 
-// harmlessFiles are what the process may have open besides its drives.
-var harmlessFiles = []string{"/dev/null", kvmDevice}
-
 // compareFiles refuses a process that has a file of the host open which is no drive of its
 // machine, or one that it may not write, for writing.
 func compareFiles(pid int, drives []drive) error {
@@ -128,8 +125,8 @@ func compareFiles(pid int, drives []drive) error {
 		if err != nil {
 			return fault.New(fault.BrokenBoundary, "reading back an open file of the machine's process: %w", err)
 		}
-		if !filepath.IsAbs(target) || strings.HasPrefix(target, "/memfd:") || slices.Contains(harmlessFiles, target) {
-			continue // a pipe, a socket, memory
+		if !filepath.IsAbs(target) || strings.HasPrefix(target, "/memfd:") || target == "/dev/null" || target == kvmDevice() {
+			continue // a pipe, a socket, memory; and what it has for itself or is given
 		}
 		if err := compareFile(pid, e.Name(), path, target, drives); err != nil {
 			return err

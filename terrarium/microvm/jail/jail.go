@@ -19,6 +19,9 @@ const Name = "tendril-jail"
 // runs: a Stem that is gone needs no program.
 const OrderFD = 3
 
+// DeviceDir is where devices are.
+const DeviceDir = "/dev"
+
 // FirstFD is the first of the descriptors that the program keeps.
 const FirstFD = 4
 
@@ -34,10 +37,9 @@ type Order struct {
 	Program string   // the program, by the path that it has on the host and in the jail
 	Args    []string // with argv[0]
 	Shown   []Shown
-	Devices []string // device nodes of the host that are there too, such as /dev/kvm
+	Devices []string // device nodes of the host, in DeviceDir, that are there too; for an account of its own as nodes that it owns
 	Links   map[string]string
 	UID     int   // the program's account, where there is no user namespace; its group has the same number
-	Groups  []int // groups that it is in besides
 	MaxFile int64 // bytes that a file can have which it writes
 	FDs     int   // how many descriptors from FirstFD on the program keeps
 }

@@ -113,10 +113,8 @@ func makeRoot(order Order) error {
 	if err := showAll(order); err != nil {
 		return err
 	}
-	for _, device := range order.Devices {
-		if err := show(device, order.Root+device, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
-			return failed("show "+device, err)
-		}
+	if err := giveDevices(order); err != nil {
+		return err
 	}
 	for link, target := range order.Links {
 		if err := os.Symlink(target, order.Root+link); err != nil {
@@ -141,6 +139,56 @@ func makeRoot(order Order) error {
 		return failed("close its root", err)
 	}
 	return nil
+}
+
+// giveDevices shows devices of the host to an account that may use them already, and makes
+// nodes for one that may not.
+func giveDevices(order Order) error {
+	if len(order.Devices) == 0 {
+		return nil
+	}
+	dir := order.Root + DeviceDir
+	if order.UID > 0 {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return failed("make "+DeviceDir, err)
+		}
+		if err := unix.Mount("devices", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "size=4k,mode=755"); err != nil {
+			return failed("mount "+DeviceDir, err)
+		}
+	}
+	for _, device := range order.Devices {
+		var err error
+		if order.UID > 0 {
+			err = makeNode(device, order.Root+device, order.UID)
+		} else {
+			err = show(device, order.Root+device, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+		}
+		if err != nil {
+			return failed("give "+device, err)
+		}
+	}
+	if order.UID == 0 {
+		return nil
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, dir, 0, &attr); err != nil {
+		return failed("close "+DeviceDir, err)
+	}
+	return nil
+}
+
+func makeNode(device, path string, uid int) error {
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return errors.New("it is no character device")
+	}
+	if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(st.Rdev)); err != nil {
+		return err
+	}
+	return os.Chown(path, uid, uid)
 }
 
 // show binds a file or directory with all that is mounted in it.
@@ -206,7 +254,7 @@ func renounce(order Order) error {
 		}
 	}
 	if order.UID > 0 {
-		if err := become(order.UID, order.Groups); err != nil {
+		if err := become(order.UID); err != nil {
 			return err
 		}
 	}
@@ -222,13 +270,9 @@ func renounce(order Order) error {
 }
 
 // become changes the account of this thread alone: it is the one that goes on.
-func become(uid int, groups []int) error {
-	list := make([]uint32, len(groups)+1) // one more than are used, so that there is an address
-	for i, group := range groups {
-		list[i] = uint32(group)
-	}
-	if _, _, errno := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&list[0])), 0); errno != 0 {
-		return fmt.Errorf("set the supplementary groups: %w", errno)
+func become(uid int) error {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("drop supplementary groups: %w", errno)
 	}
 	id := uintptr(uid)
 	if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESGID, id, id, id); errno != 0 {
