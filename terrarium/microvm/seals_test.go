@@ -127,7 +127,7 @@ func TestEachSealIsNeeded(t *testing.T) {
 			i := slices.IndexFunc(l.order.Shown, func(s jail.Shown) bool { return s.Target == "/usr/lib" })
 			l.order.Shown[i].Writable = true
 		}, "could write to /usr/lib"},
-		{"a device of the host", nil, func(_ *testing.T, l *launch) { l.order.Devices = append(l.order.Devices, "/dev/null") }, "sees /dev/null"},
+		{"a device of the host", nil, func(_ *testing.T, l *launch) { l.order.Devices = append(l.order.Devices, "/dev/null") }, "sees /dev"},
 		{"a file of the host", nil, pass(func(*launch) string { return "/etc/passwd" }, os.O_RDONLY), `has "/etc/passwd" open`},
 		{"a writable base", nil, pass(func(l *launch) string { return l.passed[2].Name() }, os.O_RDWR), "has the drive base open for writing"},
 
