@@ -36,7 +36,7 @@ func TestCarrierTakesStreamsApart(t *testing.T) {
 func TestCarrierRefuses(t *testing.T) {
 	for says, text := range map[string]string{
 		"a stream 3":     frame(3, "x"),
-		"a stream 72":    "HTTP/1.1 500 oops",
+		"a stream 72":    frame(72, "oops"),
 		"no daemon":      "\x01\x00\x00\x00\xff\xff\xff\xff",
 		"unexpected EOF": frame(1, "whole")[:10],
 	} {

@@ -1,0 +1,199 @@
+//go:build linux
+
+package docker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tendril/bench"
+	"tendril/stoma"
+	"tendril/terrarium"
+)
+
+// Row 2: open a Terrarium, self-test included, run true, close it; against docker run with
+// the same flags.
+func BenchmarkRow2OpenTrueClose(b *testing.B) { eachKind(b, benchmarkOpen) }
+
+// Row 3: one more command in an open Terrarium, against docker exec in the same container.
+func BenchmarkRow3Exec(b *testing.B) {
+	eachKind(b, func(b *testing.B, p *provider) {
+		box, id := opened(b, p)
+		bench.Pairs(b, func() error { return runTrue(b.Context(), box.Stoma()) },
+			func() error { return p.cli("exec", id, "/usr/bin/true").Run() })
+	})
+}
+
+// Row 5: a gibibyte of output through the Stoma, against docker run.
+func BenchmarkRow5Stream(b *testing.B) {
+	eachKind(b, func(b *testing.B, p *provider) {
+		box, _ := opened(b, p)
+		theirs := p.dockerRun(b, gibibyteOfZeros...)
+		bench.Pairs(b, func() error { return stream(b.Context(), box.Stoma()) }, func() error {
+			var counted counter
+			if err := theirs(&counted); err != nil {
+				return err
+			}
+			return counted.expect(gibibyte)
+		})
+	})
+}
+
+const gibibyte = 1 << 30
+
+var gibibyteOfZeros = []string{"/usr/bin/dd", "if=/dev/zero", "bs=1M", "count=1024", "status=none"}
+
+func eachKind(b *testing.B, run func(b *testing.B, p *provider)) {
+	if _, err := exec.LookPath("docker"); err != nil {
+		b.Skip("there is no docker to compare with: apt-get install docker.io")
+	}
+	for _, k := range []kind{runc, gvisor} {
+		b.Run(k.name, func(b *testing.B) { run(b, wall(b, k)) })
+	}
+}
+
+func benchmarkOpen(b *testing.B, p *provider) {
+	provider := terrarium.Validated(p)
+	theirs := p.dockerRun(b, "/usr/bin/true")
+	spec := specFor(b, "row2")
+	name, rounds := spec.Run, 0
+	bench.Pairs(b, func() error {
+		rounds++
+		spec.Run = fmt.Sprintf("%s-%d", name, rounds)
+		box, err := provider.Open(b.Context(), spec)
+		if err != nil {
+			return err
+		}
+		if err := runTrue(b.Context(), box.Stoma()); err != nil {
+			return err
+		}
+		return box.Close(b.Context())
+	}, func() error { return theirs(io.Discard) })
+}
+
+func opened(b *testing.B, p *provider) (terrarium.Terrarium, string) {
+	b.Helper()
+	spec := specFor(b, "bench")
+	box, err := terrarium.Validated(p).Open(b.Context(), spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := box.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	found, err := p.find(b.Context(), spec.Run, spec.Workspace.Dir)
+	if err != nil || len(found) != 1 {
+		b.Fatalf("found %q (%v)", found, err)
+	}
+	return box, found[0]
+}
+
+func runTrue(ctx context.Context, inside *stoma.Client) error {
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{"/usr/bin/true"}, Dir: "/workspace"})
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	return success(process.Wait(ctx))
+}
+
+func success(exit stoma.Exit, err error) error {
+	if err == nil && (exit.Code == nil || *exit.Code != 0) {
+		err = fmt.Errorf("the command ended with %+v", exit)
+	}
+	return err
+}
+
+func stream(ctx context.Context, inside *stoma.Client) error {
+	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: gibibyteOfZeros, Dir: "/workspace"})
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	// In pieces as large as the Stem's; those of io.Discard are 8 KiB.
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, process.Stdout, make([]byte, 64<<10))
+	if err != nil {
+		return err
+	}
+	if err := counter(n).expect(gibibyte); err != nil {
+		return err
+	}
+	return success(process.Wait(ctx))
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+func (c counter) expect(want int64) error {
+	if int64(c) != want {
+		return fmt.Errorf("%d bytes arrived instead of %d", c, want)
+	}
+	return nil
+}
+
+func (p *provider) cli(args ...string) *exec.Cmd {
+	return exec.Command("docker", append([]string{"--host", p.Host}, args...)...)
+}
+
+// dockerRun is what a person would type for the same container, with the command in place
+// of the Stoma.
+func (p *provider) dockerRun(b *testing.B, argv ...string) func(stdout io.Writer) error {
+	b.Helper()
+	print, err := p.blueprint(b.Context(), specFor(b, "baseline"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := writeFiles(print); err != nil {
+		b.Fatal(err)
+	}
+	if err := p.bring(b.Context(), print.image); err != nil {
+		b.Fatal(err)
+	}
+	allowed, err := filter()
+	if err != nil {
+		b.Fatal(err)
+	}
+	profile := filepath.Join(b.TempDir(), "seccomp.json")
+	if err := os.WriteFile(profile, []byte(allowed), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	h := print.host
+	args := []string{"run", "--rm", "--network", "none", "--ipc", "private", "--cgroupns", "private", "--cap-drop", "ALL", "--read-only", "--log-driver", "none",
+		"--security-opt", "no-new-privileges:true", "--security-opt", "seccomp=" + profile, "--runtime", h.Runtime, "--shm-size", fmt.Sprint(h.ShmSize),
+		"--memory", fmt.Sprint(h.Memory), "--memory-swap", fmt.Sprint(h.MemorySwap), "--pids-limit", fmt.Sprint(*h.PidsLimit), "--no-healthcheck",
+		"--user", terrarium.DefaultUser.String(), "--hostname", print.config.Hostname, "--init=false"}
+	for _, u := range h.Ulimits {
+		args = append(args, "--ulimit", u.String())
+	}
+	for _, target := range slices.Sorted(maps.Keys(h.Tmpfs)) {
+		args = append(args, "--tmpfs", target+":"+h.Tmpfs[target])
+	}
+	for _, m := range h.Mounts {
+		args = append(args, "--mount", fmt.Sprintf("type=bind,source=%s,target=%s,readonly,bind-propagation=rprivate,bind-nonrecursive", m.Source, m.Target))
+	}
+	args = append(append(args, "--entrypoint", argv[0], print.image.name), argv[1:]...)
+	return func(stdout io.Writer) error {
+		cmd := p.cli(args...)
+		var said strings.Builder
+		cmd.Stdout, cmd.Stderr = stdout, &said
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%w: %s", err, said.String())
+		}
+		return nil
+	}
+}
