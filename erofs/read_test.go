@@ -352,7 +352,7 @@ func TestDamagedImages(t *testing.T) {
 		"type":               {func(i []byte) { data(i, root)[4*12+10] = 7 }, "mode"},
 		"device":             {func(i []byte) { data(i, root)[4*12+10] = 3 }, "type 3"},
 		"size":               {func(i []byte) { le.PutUint64(inode(i, f)[8:], 1<<40) }, "outside"},
-		"negative size":      {func(i []byte) { le.PutUint64(inode(i, f)[8:], 1<<63) }, "outside"},
+		"negative size":      {func(i []byte) { le.PutUint64(inode(i, f)[8:], 1<<63+1<<40) }, "outside"},
 		"data outside":       {func(i []byte) { le.PutUint32(inode(i, f)[16:], 1<<31) }, "outside"},
 		"superblock as data": {func(i []byte) { le.PutUint32(inode(i, f)[16:], 0) }, "outside"},
 		"nanoseconds":        {func(i []byte) { le.PutUint32(inode(i, f)[40:], 1e9) }, "time"},

@@ -76,7 +76,7 @@ func FuzzLayers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
 		const entries, size = 2000, 1 << 20
 		content, image := inMemory(t), inMemory(t)
-		fl := &flattener{tree: newTree(entries, time.Unix(500, 0)), spool: newSpool(content, size), stream: size}
+		fl := &flattener{headers: entries, tree: newTree(entries, time.Unix(500, 0)), spool: newSpool(content, size), stream: size}
 		for n, layer := range [][]byte{lower, upper} {
 			fl.n = n + 1
 			if err := fl.layer(context.Background(), bounded{bytes.NewReader(layer), &fl.stream}); err != nil {

@@ -36,10 +36,11 @@ type LeftOut struct {
 // flattener lays layers over each other.
 type flattener struct {
 	*tree
-	spool  *spool
-	out    LeftOut
-	n      int   // the number of the layer that is being applied, from 1
-	stream int64 // bytes that all layers together may still have, uncompressed
+	spool   *spool
+	out     LeftOut
+	n       int   // the number of the layer that is being applied, from 1
+	headers int   // entries that all layers together may still have
+	stream  int64 // bytes that all layers together may still have, uncompressed
 }
 
 // refuse says which layer is not taken, and why. What is not the layer's own fault is
@@ -70,7 +71,7 @@ func (f *flattener) layer(ctx context.Context, r io.Reader) error {
 		if err != nil {
 			return f.refuse(err)
 		}
-		if f.left--; f.left < 0 {
+		if f.headers--; f.headers < 0 {
 			return errMany
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {

@@ -138,7 +138,7 @@ func TestBounds(t *testing.T) {
 		"entries":         {compose(t, pack(t, many...)), entries},
 		"whiteouts":       {compose(t, pack(t, removed...)), entries},
 		"implied parents": {compose(t, pack(t, implied...)), entries},
-		"parents of one":  {compose(t, pack(t, append(many[:900:900], file(strings.Repeat("d/", 200)+"f", ""))...)), entries},
+		"parents of one":  {compose(t, pack(t, append(many[:850:850], file(strings.Repeat("d/", 200)+"f", ""))...)), entries},
 		"over layers":     {compose(t, pack(t, many[:600]...), pack(t, many[:600]...)), entries},
 		"content":         {compose(t, pack(t, file("f", string(zeros[:1<<20+1])))), content},
 		"content of two":  {compose(t, pack(t, file("f", string(zeros[:600<<10]))), pack(t, file("f", string(zeros[:600<<10])))), content},

@@ -5,6 +5,9 @@ package image_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -259,6 +262,33 @@ func TestDigests(t *testing.T) {
 		spoil(t, dir, digest, change)
 		s, store := open(t, image.Options{})
 		refused(t, s, store, dir, fault.Invalid, "digest")
+	}
+	// A layer that is shorter or longer than its manifest says.
+	for _, by := range []int64{-1, 1} {
+		raw, err := img.RawManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := v1.ParseManifest(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Layers[0].Size += by
+		changed, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := onDisk(t, img)
+		digest, size, err := v1.SHA256(bytes.NewReader(changed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		index := fmt.Sprintf(`{"schemaVersion":2,"manifests":[{"mediaType":%q,"size":%d,"digest":%q}]}`, m.MediaType, size, digest)
+		if err := errors.Join(written("blobs/sha256/"+digest.Hex, string(changed))(dir), written("index.json", index)(dir)); err != nil {
+			t.Fatal(err)
+		}
+		s, store := open(t, image.Options{})
+		refused(t, s, store, dir, fault.Invalid, "layer 1", "than it should be")
 	}
 	// A layer that is what the manifest says, and not what the configuration says.
 	img = configured(t, holding(t, "x"), func(c *v1.ConfigFile) { c.RootFS.DiffIDs[0].Hex = strings.Repeat("1", 64) })

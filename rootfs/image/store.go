@@ -36,7 +36,7 @@ type Options struct {
 
 // Limits bound what is unpacked of one image. A zero field is its default.
 type Limits struct {
-	Entries int   // of all layers together; 1 000 000
+	Entries int   // of all layers together, and names that those make; 1 000 000
 	Bytes   int64 // of all layers together, uncompressed; 20 GiB
 }
 
@@ -325,9 +325,10 @@ func (s *Store) unpack(ctx context.Context, l *located, scratch, path string, re
 	}
 	defer spooled.Close()
 	f := &flattener{
-		tree:   newTree(s.opts.Limits.Entries, clampTime(config.Created.Time)),
-		spool:  newSpool(spooled, s.opts.Limits.Bytes),
-		stream: s.opts.Limits.Bytes,
+		headers: s.opts.Limits.Entries,
+		tree:    newTree(s.opts.Limits.Entries, clampTime(config.Created.Time)),
+		spool:   newSpool(spooled, s.opts.Limits.Bytes),
+		stream:  s.opts.Limits.Bytes,
 	}
 	for i, layer := range c.layers {
 		if err := f.apply(ctx, layer, config.RootFS.DiffIDs[i].String()); err != nil {
