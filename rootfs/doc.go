@@ -5,7 +5,8 @@
 // need, plus the directories that the Botanist lists. [View.Build] writes the
 // skeleton (mount points, links, generated files) into an empty directory; the
 // wall binds [View.Mounts] over it, read-only, and hides [View.Masks].
-// [View.Missing] explains a command that is not found inside.
+// [View.Missing] explains a command that is not found inside. [ImagePlaces] says what a
+// root file system needs that is made of something else than this host.
 //
 // What it promises: nothing of /home, /root, /var, /run, /srv, /mnt, /media, /opt
 // or of the rest of /etc is in a view unless it was listed; a listed directory that
