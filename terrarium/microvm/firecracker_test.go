@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,16 +47,12 @@ func standIn(t *testing.T, settings ...string) *provider {
 func buildStandIn(t *testing.T, settings ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	flags := "-s -w"
+	flags := ""
 	for _, s := range settings {
 		flags += " -X 'main." + s + "'"
 	}
 	program := filepath.Join(dir, "firecracker")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", flags, "-o", program, "./testdata/firecracker")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the stand-in for Firecracker: %v\n%s", err, out)
-	}
+	build(t, program, "./testdata/firecracker", flags)
 	if err := os.Link(program, filepath.Join(dir, "jailer")); err != nil {
 		t.Fatal(err)
 	}

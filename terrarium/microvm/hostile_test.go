@@ -22,20 +22,40 @@ import (
 func hostileGuest(t *testing.T, mode string, patience time.Duration) *provider {
 	t.Helper()
 	p := emulated(t)
-	program := filepath.Join(t.TempDir(), "hostile")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X 'main.mode="+mode+"'", "-o", program, "./testdata/hostile")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the guest's first process: %v\n%s", err, out)
-	}
-	// A directory of its own, beside which the Stoma of other tests stays as it is.
-	guest := filepath.Join(t.TempDir(), "guest")
-	if out, err := exec.Command("cp", "-a", p.Guest, guest).CombinedOutput(); err != nil {
-		t.Fatalf("copying the guest: %v\n%s", err, out)
-	}
+	program, guest := buildHostile(t, mode), copyGuest(t, p.Guest)
 	q := p.machine.(qemu)
 	q.patience = patience
 	return &provider{Config: Config{Program: p.Program, Stoma: program, Guest: guest}, machine: q}
+}
+
+func buildHostile(t testing.TB, mode string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "hostile")
+	build(t, program, "./testdata/hostile", "-X 'main.mode="+mode+"'")
+	return program
+}
+
+// build builds a static program of this module.
+func build(t testing.TB, program, of, flags string) {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("this test builds a program: %v", err)
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w "+flags, "-o", program, of)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", of, err, out)
+	}
+}
+
+// copyGuest makes a guest of a test's own: the one that is shared stays as it is.
+func copyGuest(t testing.TB, from string) string {
+	t.Helper()
+	guest := filepath.Join(t.TempDir(), "guest")
+	if err := os.CopyFS(guest, os.DirFS(from)); err != nil {
+		t.Fatalf("copying the guest: %v", err)
+	}
+	return guest
 }
 
 // TestHostileGuestsAreNamedAndEnded: whatever a guest does instead of what it is there for

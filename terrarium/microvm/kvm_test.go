@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,10 +19,7 @@ import (
 func untried(t *testing.T) *provider {
 	t.Helper()
 	p := emulated(t)
-	guest := filepath.Join(t.TempDir(), "guest")
-	if out, err := exec.Command("cp", "-a", p.Guest, guest).CombinedOutput(); err != nil {
-		t.Fatalf("copying the guest: %v\n%s", err, out)
-	}
+	guest := copyGuest(t, p.Guest)
 	if err := os.Remove(filepath.Join(guest, "kvm-qemu.json")); err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,8 @@
 package microvm
 
 import (
-	"bufio"
 	"strings"
 	"testing"
-	"time"
-
-	"tendril/probe"
-	"tendril/stoma"
 
 	"tendril/terrarium"
 	"tendril/terrarium/terrariumtest"
@@ -43,35 +38,4 @@ func TestMachineRunsACommand(t *testing.T) {
 	}
 	closed(t, box)
 	terrariumtest.LeavesNothing(t, spec, "after it was closed")
-}
-
-func TestTimes(t *testing.T) {
-	p := emulated(t)
-	start := time.Now()
-	box, err := p.Open(t.Context(), specFor(t, "times"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closed(t, box)
-	t.Log("open", time.Since(start))
-	for range 3 {
-		start = time.Now()
-		run(t, box.Stoma(), "true")
-		t.Log("true", time.Since(start))
-	}
-	var core []string
-	for _, p := range probe.All() {
-		if p.Core {
-			core = append(core, p.ID)
-		}
-	}
-	start = time.Now()
-	process, err := box.Stoma().Exec(t.Context(), stoma.ExecRequest{Argv: append([]string{"/.tendril/stoma", "probe"}, core...), Env: terrarium.ProbeEnv(terrarium.Spec{}, nil), Dir: "/workspace"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(process.Stdout)
-	for lines.Scan() {
-		t.Log(time.Since(start), lines.Text())
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,9 +160,6 @@ func TestEachSealIsNeeded(t *testing.T) {
 // TestGuestSealsAreMissed leaves a seal inside open, by another build of the Stoma, and
 // wants exactly the probes of that seal to see it.
 func TestGuestSealsAreMissed(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skipf("this test builds the Stoma: %v", err)
-	}
 	for seal, c := range map[string]struct {
 		missed []string
 		ids    string // of the probes that see it at least
@@ -175,15 +171,8 @@ func TestGuestSealsAreMissed(t *testing.T) {
 		t.Run(seal, func(t *testing.T) {
 			p := emulated(t)
 			program := filepath.Join(t.TempDir(), "stoma")
-			cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X tendril/stoma/guest.testOnlyOpen="+seal, "-o", program, "tendril/cmd/stoma")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("building the Stoma: %v\n%s", err, out)
-			}
-			guest := filepath.Join(t.TempDir(), "guest")
-			if out, err := exec.Command("cp", "-a", p.Guest, guest).CombinedOutput(); err != nil {
-				t.Fatalf("copying the guest: %v\n%s", err, out)
-			}
+			build(t, program, "tendril/cmd/stoma", "-X tendril/stoma/guest.testOnlyOpen="+seal)
+			guest := copyGuest(t, p.Guest)
 			open := &provider{Config: Config{Program: p.Program, Stoma: program, Guest: guest}, machine: p.machine}
 			box, err := open.Open(t.Context(), specFor(t, "open"))
 			if err != nil {
