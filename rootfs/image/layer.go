@@ -46,7 +46,7 @@ type flattener struct {
 // refuse says which layer is not taken, and why. What is not the layer's own fault is
 // left to [Store.explain].
 func (f *flattener) refuse(err error) error {
-	for _, other := range []error{errMany, errLarge, errSpool, errSource, context.Canceled, context.DeadlineExceeded} {
+	for _, other := range []error{errMany, errLong, errLarge, errSpool, errSource, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, other) {
 			return err
 		}

@@ -118,6 +118,10 @@ func TestBounds(t *testing.T) {
 		many = append(many, file(fmt.Sprintf("f%d", i), ""))
 		removed = append(removed, hide(fmt.Sprintf(".wh.f%d", i)))
 	}
+	long := []member{link("l", strings.Repeat("d/../", 700))}
+	for i := range 200 {
+		long = append(long, file(fmt.Sprintf("l/f%d", i), ""))
+	}
 	for i := range 20 {
 		implied = append(implied, file(fmt.Sprintf("%d/%sf", i, strings.Repeat("d/", 60)), ""))
 	}
@@ -139,6 +143,7 @@ func TestBounds(t *testing.T) {
 		"whiteouts":       {compose(t, pack(t, removed...)), entries},
 		"implied parents": {compose(t, pack(t, implied...)), entries},
 		"parents of one":  {compose(t, pack(t, append(many[:850:850], file(strings.Repeat("d/", 200)+"f", ""))...)), entries},
+		"long ways":       {compose(t, pack(t, long...)), "more than 64000 steps"},
 		"over layers":     {compose(t, pack(t, many[:600]...), pack(t, many[:600]...)), entries},
 		"content":         {compose(t, pack(t, file("f", string(zeros[:1<<20+1])))), content},
 		"content of two":  {compose(t, pack(t, file("f", string(zeros[:600<<10]))), pack(t, file("f", string(zeros[:600<<10])))), content},

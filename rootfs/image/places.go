@@ -27,6 +27,7 @@ const maxAccounts = 4 << 20
 // in the place of one is replaced.
 func (f *flattener) addPlaces(p rootfs.Places) error {
 	f.n = placesLayer
+	f.steps += stepsEach * defaultEntries // the image's are used up, or not
 	add := func(path string, err error) error {
 		if err != nil {
 			return f.refuse(fmt.Errorf("%s: %w", path, err))

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"golang.org/x/sys/unix"
 
 	"tendril/erofs"
@@ -118,8 +119,11 @@ func (s *Store) Resolve(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if digest, err := s.known(r); digest != "" || err != nil {
-		return digest, err
+	if kept, release, err := s.lookup(r); err != nil {
+		return "", s.explain(ref, err)
+	} else if release != nil {
+		release()
+		return kept.Digest, nil
 	}
 	l, done, err := s.locate(ctx, r)
 	if err != nil {
@@ -131,21 +135,17 @@ func (s *Store) Resolve(ctx context.Context, ref string) (string, error) {
 
 // Get returns the image that a reference leads to, from the store or unpacked now,
 // and holds it until release is called. Two processes that want the same image
-// unpack it once. A digest that is in the store is not fetched again. When Get fails the
-// store is as it was.
+// unpack it once. A digest that is in the store is not fetched again. When an image is
+// refused the store is as it was.
 func (s *Store) Get(ctx context.Context, ref string) (image Image, release func(), err error) {
 	r, err := parseReference(ref)
 	if err != nil {
 		return Image{}, nil, err
 	}
-	digest, err := s.known(r)
-	if err != nil {
-		return Image{}, nil, err
-	}
-	if digest != "" {
-		if image, release, err := s.open(digest); release != nil || err != nil {
-			return image, release, err
-		}
+	if kept, release, err := s.lookup(r); err != nil {
+		return Image{}, nil, s.explain(ref, err)
+	} else if release != nil {
+		return kept, release, nil
 	}
 	l, done, err := s.locate(ctx, r)
 	if err != nil {
@@ -162,32 +162,29 @@ func (s *Store) Get(ctx context.Context, ref string) (image Image, release func(
 	return image, release, nil
 }
 
-// known returns the digest of the image that a reference means, if that is certain
-// without asking anybody and the image is there.
-func (s *Store) known(r reference) (string, error) {
+// lookup opens the image that a reference means, if that is certain without asking
+// anybody and the image is there. Otherwise release is nil.
+func (s *Store) lookup(r reference) (kept Image, release func(), err error) {
 	digest := r.digest
-	if d, ok := r.registry.(interface{ DigestStr() string }); ok {
+	if d, ok := r.registry.(name.Digest); ok {
 		digest = d.DigestStr()
 	}
 	if digest == "" {
-		return "", nil
+		return Image{}, nil, nil
 	}
 	for _, d := range []string{digest, s.recall(digest)} {
 		if d == "" {
 			continue
 		}
-		if _, release, err := s.open(d); release != nil {
-			release()
-			return d, nil
-		} else if err != nil {
-			return "", err
+		if kept, release, err = s.open(d); release != nil || err != nil {
+			return kept, release, err
 		}
 	}
 	if r.digest != "" {
-		return "", fault.New(fault.NotFound, "the image %s is not in the store", digest).
+		return Image{}, nil, fault.New(fault.NotFound, "it is not in the store").
 			WithHint("name where it is to be had: " + forms)
 	}
-	return "", nil
+	return Image{}, nil, nil
 }
 
 // locate finds what a reference leads to. done closes what was opened for that.
@@ -358,6 +355,8 @@ func (s *Store) explain(ref string, err error) error {
 	switch {
 	case errors.Is(err, errMany):
 		err = fault.New(fault.Invalid, "it has more than %d entries", s.opts.Limits.Entries)
+	case errors.Is(err, errLong):
+		err = fault.New(fault.Invalid, "the ways to its entries have more than %d steps", stepsEach*s.opts.Limits.Entries)
 	case errors.Is(err, errLarge):
 		err = fault.New(fault.Invalid, "it has more than %d bytes of content", s.opts.Limits.Bytes)
 	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

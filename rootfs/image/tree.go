@@ -54,13 +54,18 @@ func (n *node) isLink() bool { return n.mode&fs.ModeSymlink != 0 }
 
 // tree is a file system in memory, but for the content of its files.
 type tree struct {
-	root *node
-	left int // names that may still be made
-	made time.Time
+	root  *node
+	left  int // names that may still be made
+	steps int // steps that the ways to names may still have
+	made  time.Time
 }
 
+// stepsEach is how many steps there may be for each name that may be made. A way
+// through links can be many times longer than the name that it is the way to.
+const stepsEach = 64
+
 func newTree(entries int, made time.Time) *tree {
-	t := &tree{left: entries, made: made}
+	t := &tree{left: entries, steps: stepsEach * entries, made: made}
 	t.root = t.newDir(0)
 	return t
 }
@@ -77,6 +82,7 @@ var (
 	errLoop   = fmt.Errorf("it leads through more than %d symbolic links", maxFollowed)
 	errDeep   = fmt.Errorf("it leads to a path of more than %d levels or %d bytes", maxDepth, maxPath)
 	errMany   = errors.New("the image has too many entries")
+	errLong   = errors.New("the ways to the entries of the image are too long")
 )
 
 // step is a directory on the way to another.
@@ -117,6 +123,9 @@ func (t *tree) walk(path string, layer int) (way, error) {
 	for rest := path; rest != ""; {
 		name, after, _ := strings.Cut(rest, "/")
 		rest = after
+		if t.steps--; t.steps < 0 {
+			return nil, errLong
+		}
 		switch name {
 		case "", ".":
 			continue
