@@ -282,6 +282,7 @@ func takeStdio() (carrier, error) {
 		if err != nil {
 			return carrier{}, fmt.Errorf("take descriptor %d: %w", i, err)
 		}
+		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize) // where it is a pipe, more goes through it at once
 		*f = os.NewFile(uintptr(fd), "carrier")
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
