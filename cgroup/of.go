@@ -97,14 +97,11 @@ func (o *Other) Events() (Events, error) { return o.group.Events() }
 
 // Processes counts the processes of the group.
 func (o *Other) Processes() (int, error) {
-	for _, p := range o.group.dirs {
-		data, err := read(p.dir, "cgroup.procs")
-		if err != nil {
-			return 0, err
-		}
-		return strings.Count(data, "\n"), nil
+	if len(o.group.dirs) == 0 {
+		return 0, nil
 	}
-	return 0, nil
+	data, err := read(o.group.dirs[0].dir, "cgroup.procs")
+	return strings.Count(data, "\n"), err
 }
 
 // Limits reads the bounds that the group has now. A field is zero where it has none.

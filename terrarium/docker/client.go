@@ -54,8 +54,6 @@ func dial(host string) (*daemon, error) {
 	return &daemon{api: api, socket: socket}, nil
 }
 
-func (d *daemon) close() error { return d.api.Close() }
-
 // leastAPI is the oldest version of the interface in which all that a boundary needs can be
 // asked for: control group namespaces came with it.
 const leastAPI, leastDocker = "1.41", "20.10"

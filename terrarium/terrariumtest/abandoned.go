@@ -20,6 +20,26 @@ import (
 // abandonedSpec tells the process that is started to be killed what to open.
 const abandonedSpec = "TENDRIL_TEST_ABANDONED"
 
+// abandonedOrder is what a Spec of this suite asks for, which has nobody to serve a listener.
+// It is over what the parent made; nothing of the child's own would be removed.
+type abandonedOrder struct {
+	Run       string
+	Rootfs    terrarium.Rootfs
+	Workspace terrarium.Workspace
+	Env       []string
+	User      terrarium.User
+	Memory    terrarium.Limit[int64]
+	Disk      terrarium.Limit[int64]
+}
+
+func orderOf(s terrarium.Spec) abandonedOrder {
+	return abandonedOrder{s.Run, s.Rootfs, s.Workspace, s.Env, s.User, s.Memory, s.Disk}
+}
+
+func (o abandonedOrder) spec() terrarium.Spec {
+	return terrarium.Spec{Run: o.Run, Rootfs: o.Rootfs, Workspace: o.Workspace, Env: o.Env, User: o.User, Memory: o.Memory, Disk: o.Disk}
+}
+
 // abandoned opens a Terrarium and waits to be killed, when this process was started
 // for that.
 func abandoned(t *testing.T, g *ground) bool {
@@ -27,10 +47,11 @@ func abandoned(t *testing.T, g *ground) bool {
 	if !ok {
 		return false
 	}
-	var spec terrarium.Spec // over what the parent made; nothing of this process's own would be removed
-	if err := json.Unmarshal([]byte(order), &spec); err != nil {
+	var o abandonedOrder
+	if err := json.Unmarshal([]byte(order), &o); err != nil {
 		t.Fatal(err)
 	}
+	spec := o.spec()
 	opened, err := g.provider().Open(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +142,7 @@ func (g *ground) abandon(t *testing.T, spec terrarium.Spec, await func(*testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	order, err := json.Marshal(spec)
+	order, err := json.Marshal(orderOf(spec))
 	if err != nil {
 		t.Fatal(err)
 	}
