@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,12 +160,10 @@ func TestBounds(t *testing.T) {
 		})
 	}
 	s, store := open(t, image.Options{})
-	img := compose(t)
-	for range 513 {
-		var err error
-		if img, err = mutate.AppendLayers(img, storedLayer{static.NewLayer(nil, types.OCIUncompressedLayer), v1.Hash{Algorithm: "sha256", Hex: zeroes[7:]}}); err != nil {
-			t.Fatal(err)
-		}
+	layer := storedLayer{static.NewLayer(nil, types.OCIUncompressedLayer), v1.Hash{Algorithm: "sha256", Hex: zeroes[7:]}}
+	img, err := mutate.AppendLayers(compose(t), slices.Repeat([]v1.Layer{layer}, 513)...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	refused(t, s, store, onDisk(t, img), fault.Invalid, "513 layers")
 	img = configured(t, compose(t), func(c *v1.ConfigFile) { c.Author = strings.Repeat("x", 9<<20) })
