@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Other is a group that somebody else made: it is read, and never written. Its methods may
@@ -95,13 +94,13 @@ func (o *Other) Usage() (Usage, error) {
 // Events returns what the bounds did so far.
 func (o *Other) Events() (Events, error) { return o.group.Events() }
 
-// Processes counts the processes of the group.
-func (o *Other) Processes() (int, error) {
-	if len(o.group.dirs) == 0 {
-		return 0, nil
+// Processes lists the processes of the group.
+func (o *Other) Processes() ([]int, error) {
+	for _, p := range o.group.dirs {
+		data, err := read(p.dir, "cgroup.procs")
+		return parsePids(data), err
 	}
-	data, err := read(o.group.dirs[0].dir, "cgroup.procs")
-	return strings.Count(data, "\n"), err
+	return nil, nil
 }
 
 // Limits reads the bounds that the group has now. A field is zero where it has none.

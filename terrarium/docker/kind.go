@@ -5,6 +5,7 @@ package docker
 import (
 	"strings"
 
+	"tendril/cgroup"
 	"tendril/probe"
 	"tendril/terrarium"
 )
@@ -21,7 +22,7 @@ type kind struct {
 	// /proc/version.
 	kernel func(version string) bool
 	// outside refuses a container whose process on the host is not confined.
-	outside func(pid int) error
+	outside func(b blueprint, pid int, group *cgroup.Other) error
 	// own says that the container has a kernel of its own: what it sees of namespaces,
 	// inodes and system calls is that kernel's, and its processes on the host are the wall's.
 	own bool

@@ -26,7 +26,7 @@ func (b blueprint) readBackOutside(id string, pid int) (*cgroup.Other, error) {
 		err = fault.New(fault.BrokenBoundary, "reading back the container's control group: %w", err)
 	}
 	if err == nil {
-		err = b.kind.outside(pid)
+		err = b.kind.outside(b, pid, group)
 	}
 	return group, err
 }
@@ -54,7 +54,7 @@ func (b blueprint) compareGroup(id string, group *cgroup.Other) error {
 }
 
 // compareProcess wants PID 1 of a container, as the host's kernel has it, to hold nothing.
-func compareProcess(pid int) error {
+func compareProcess(_ blueprint, pid int, _ *cgroup.Other) error {
 	return compareStatus(pid, map[string]string{"CapInh": noCapability, "CapPrm": noCapability, "CapBnd": noCapability, "CapAmb": noCapability, "NoNewPrivs": "1", "Seccomp": "2"}, 0)
 }
 

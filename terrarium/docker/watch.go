@@ -52,8 +52,8 @@ func (t *open) lookAround(ctx context.Context, memory int64) (terrarium.Usage, t
 		return usage, ""
 	}
 	usage.Processes = stat.Processes
-	if n, err := t.meter.Processes(); err == nil && !t.print.kind.own {
-		usage.Processes = max(n-1, 0) // PID 1 aside
+	if pids, err := t.meter.Processes(); err == nil && len(pids) > 0 && !t.print.kind.own {
+		usage.Processes = len(pids) - 1 // PID 1 aside
 	}
 	switch {
 	case stat.AtMax > 0:

@@ -39,6 +39,13 @@ func At(dir string) *Daemon {
 	return &Daemon{Host: "unix://" + filepath.Join(dir, socketFile), dir: dir}
 }
 
+// Runtimes that a daemon has besides runsc: gVisor without tendril's settings, and
+// something else.
+const (
+	BareRuntime  = "runsc-bare"
+	FalseRuntime = "runsc-false"
+)
+
 // startTime is how long a daemon may take until it answers.
 const startTime = time.Minute
 
@@ -63,7 +70,11 @@ func (d *Daemon) configure(tendril string) error {
 		if err := os.Symlink(tendril, link); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
-		config["runtimes"] = map[string]any{"runsc": map[string]any{"path": link, "runtimeArgs": registration.Args}}
+		runtimes := map[string]any{"runsc": map[string]any{"path": link, "runtimeArgs": registration.Args}, BareRuntime: map[string]any{"path": link}}
+		if runc, err := exec.LookPath("runc"); err == nil {
+			runtimes[FalseRuntime] = map[string]any{"path": runc}
+		}
+		config["runtimes"] = runtimes
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
