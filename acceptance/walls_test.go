@@ -110,6 +110,23 @@ func (g *garden) walls(t *testing.T) []capability.Terrarium {
 	})
 }
 
+// TestImageIsNamedFromHere: a path in the name of an image is looked up where the caller is.
+func TestImageIsNamedFromHere(t *testing.T) {
+	g := newGarden(t)
+	if err := os.Symlink(imagetest.Debian(t), filepath.Join(g.home, "layout")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"./layout", "oci:layout", "oci:" + g.home + "/layout"} {
+		if a := g.grow("test -e /etc/debian_version", "--image", name).wait(); a.status != 0 {
+			t.Errorf("%s: status %d, %s%s", name, a.status, a.stdout, a.stderr)
+		}
+	}
+	a := g.grow("true", "--image", "layout").wait()
+	if a.status != 2 || !strings.Contains(a.stdout+a.stderr, "an image is named as") {
+		t.Errorf("a name that is none: status %d, %s%s", a.status, a.stdout, a.stderr)
+	}
+}
+
 // TestHostIsTakenByNameAlone: what is no wall runs work only where the Stem's environment
 // allows it and the Botanist says so for this run, and everything says that it was none.
 func TestHostIsTakenByNameAlone(t *testing.T) {

@@ -30,21 +30,6 @@ const (
 	forms         = "an image is named as oci:/DIRECTORY[:TAG], docker-archive:/FILE[:TAG], the path of either, REGISTRY/NAME:TAG, REGISTRY/NAME@sha256:… or, if it is in the store, sha256:…"
 )
 
-// Absolute makes a path in a reference absolute. Whoever takes a reference from a
-// person calls it there, where the person's directory is the current one.
-func Absolute(ref, dir string) string {
-	scheme, rest := "", ref
-	for _, s := range []string{layoutScheme, archiveScheme} {
-		if after, ok := strings.CutPrefix(ref, s); ok {
-			scheme, rest = s, after
-		}
-	}
-	if rest == "" || filepath.IsAbs(rest) || scheme == "" && !isPath(rest) {
-		return ref
-	}
-	return scheme + filepath.Join(dir, rest)
-}
-
 // isPath reports whether a reference without a scheme is a path: only what begins
 // as one, so that a file that is called like an image does not stand in for it.
 func isPath(ref string) bool {

@@ -197,17 +197,6 @@ func TestReferences(t *testing.T) {
 
 var zeroes = "sha256:" + strings.Repeat("0", 64)
 
-func TestAbsolute(t *testing.T) {
-	for ref, want := range map[string]string{
-		"./a": "/w/a", "../a:1": "/a:1", "oci:a": "oci:/w/a", "docker-archive:./a.tar:1": "docker-archive:/w/a.tar:1",
-		"/a": "/a", "oci:/a": "oci:/a", "registry.example/a:1": "registry.example/a:1", ".": "/w", "oci:": "oci:", "a": "a", zeroes: zeroes,
-	} {
-		if got := image.Absolute(ref, "/w"); got != want {
-			t.Errorf("%s is %s, want %s", ref, got, want)
-		}
-	}
-}
-
 // spoil changes a blob of a layout.
 func spoil(t *testing.T, dir string, digest v1.Hash, change func([]byte) []byte) {
 	t.Helper()
