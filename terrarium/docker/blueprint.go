@@ -126,7 +126,10 @@ func (b *blueprint) cover(view *rootfs.View, path string, content []byte) {
 }
 
 func (p *provider) containerConfig(b blueprint) *container.Config {
-	args := []string{"init", "--user", b.limits.User.String(), "--plain", workspace, "--disk", fmt.Sprint(b.limits.Disk), "--pids", fmt.Sprint(b.limits.Pids)}
+	args := []string{"init", "--user", b.limits.User.String(), "--plain", workspace, "--disk", fmt.Sprint(b.limits.Disk)}
+	if b.kind.own || b.support.pids {
+		args = append(args, "--pids", fmt.Sprint(b.limits.Pids))
+	}
 	for _, path := range scratch {
 		args = append(args, "--writable", path)
 	}
@@ -190,7 +193,7 @@ func (p *provider) hostConfig(b blueprint, view rootfs.View) (*container.HostCon
 		Tmpfs:          b.tmpfs(view),
 		Mounts:         mounts(view, p.Stoma, b),
 		CapAdd:         b.kind.capabilitiesOfStoma(),
-		MaskedPaths:    masked(),
+		MaskedPaths:    masked(b.support),
 		ReadonlyPaths:  readonly,
 		Resources:      container.Resources{Ulimits: ulimits},
 	}
@@ -201,10 +204,9 @@ func (p *provider) hostConfig(b blueprint, view rootfs.View) (*container.HostCon
 	if b.support.cpus {
 		h.NanoCPUs = int64(b.limits.CPUs * 1e9)
 	}
-	if !b.support.pids {
-		pids = 0
+	if b.support.pids {
+		h.PidsLimit = &pids
 	}
-	h.PidsLimit = &pids
 	if b.spec.WritableRoot {
 		h.StorageOpt = map[string]string{"size": fmt.Sprint(b.limits.Disk)}
 	}

@@ -14,11 +14,15 @@ var hidden = []string{
 	"/proc/iomem", "/proc/ioports", "/sys/kernel/notes", "/sys/kernel/vmcoreinfo",
 }
 
-// masked adds what there is of each processor.
-func masked() []string {
+// masked adds what there is of each processor and, where the container has no control group
+// of its own, those of the host.
+func masked(s support) []string {
 	// It fails only for a pattern that is none.
-	throttles, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
-	return append(hidden[:len(hidden):len(hidden)], throttles...)
+	all, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
+	if !s.groups {
+		all = append(all, "/sys/fs/cgroup")
+	}
+	return append(hidden[:len(hidden):len(hidden)], all...)
 }
 
 // readonly is what can be read and not written of them, the same in every version of

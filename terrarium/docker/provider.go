@@ -155,12 +155,21 @@ func (t *open) start(ctx context.Context) (err error) {
 	}
 	t.carrier = &carrier{conn: conn, out: out, stderr: &confine.Tail{}}
 	if err := d.start(ctx, t.id); err != nil {
-		return err
+		return t.print.notStarted(err)
 	}
 	if t.stoma, err = stoma.Connect(ctx, t.carrier, stoma.Options{Conn: t.print.spec.ServeConn, MaxConns: maxConns}); err != nil {
 		return t.diagnose(ctx, err)
 	}
 	return nil
+}
+
+// notStarted knows the one thing that a daemon with accounts of its own is likely to lack.
+func (b blueprint) notStarted(err error) error {
+	if !b.support.userns || !strings.Contains(err.Error(), "invalid argument") {
+		return err
+	}
+	return fault.New(fault.Unavailable, "%w", err).
+		WithHint("the daemon maps accounts, and perhaps not as many as the Sprout's number needs: give its user %d or more in /etc/subuid and /etc/subgid, and restart it", b.limits.User.UID+1)
 }
 
 // createTime bounds the making of a container. It is not given up with the caller: whether

@@ -28,7 +28,7 @@ type support struct {
 	memory, swap, cpus, pids bool // which limits it can keep
 
 	driver string // of its storage
-	cgroup string // "1", "2"; "" where there is none
+	groups bool   // whether a container gets a control group
 }
 
 // asked keeps what a daemon said, for a while: asking takes it longer than a container
@@ -81,7 +81,7 @@ func (p *provider) judge(info system.Info) (support, error) {
 	}
 	options := securityOptions(info.SecurityOptions)
 	s := support{
-		driver: info.Driver, cgroup: info.CgroupVersion,
+		driver: info.Driver, groups: info.CgroupDriver != "none",
 		apparmor: options["apparmor"], rootless: options["rootless"], userns: options["userns"] || options["rootless"],
 		memory: info.MemoryLimit, swap: info.SwapLimit || noSwap(), cpus: info.CPUCfsQuota, pids: info.PidsLimit,
 	}

@@ -24,7 +24,7 @@ func goodInfo(t *testing.T) system.Info {
 		t.Fatal(err)
 	}
 	return system.Info{
-		OSType: "linux", KernelVersion: unix.ByteSliceToString(host.Release[:]), CgroupVersion: "2",
+		OSType: "linux", KernelVersion: unix.ByteSliceToString(host.Release[:]), CgroupDriver: "systemd",
 		SecurityOptions: []string{"name=seccomp,profile=builtin", "name=cgroupns"},
 		MemoryLimit:     true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true,
 		Runtimes: map[string]system.RuntimeWithStatus{"runc": {}, "runsc": {}},
@@ -78,7 +78,7 @@ func TestUnkept(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := map[terrarium.LimitName]bool{
-			terrarium.LimitMemory: b.host.Memory > 0, terrarium.LimitCPU: b.host.NanoCPUs > 0, terrarium.LimitPids: *b.host.PidsLimit > 0,
+			terrarium.LimitMemory: b.host.Memory > 0, terrarium.LimitCPU: b.host.NanoCPUs > 0, terrarium.LimitPids: b.host.PidsLimit != nil,
 		}
 		for name, is := range asked {
 			if is == (name == limit) {
