@@ -47,7 +47,9 @@ func selfTest(ctx context.Context, provider string, can Capabilities, spec Spec,
 	expected := map[string]probe.Probe{}
 	unproven := map[string]bool{} // seals that no probe saw holding yet
 	for _, seal := range can.Seals {
-		unproven[seal] = true
+		if seal != probe.RootReadonly || !spec.WritableRoot { // which was asked for
+			unproven[seal] = true
+		}
 	}
 	for _, p := range probe.All() {
 		if p.Core && unproven[p.Seal] {

@@ -331,6 +331,27 @@ func TestOnlyTheHostAdmitsToNothing(t *testing.T) {
 	}
 }
 
+// Whoever asks for a root that can be written gets one: that seal is off, and no other.
+func TestWritableRootIsNoLeak(t *testing.T) {
+	for leak, opens := range map[string]bool{"W01": true, "N07": false} {
+		l := honest()
+		l.answer = func(id string) string {
+			return answer(id, map[bool]probe.Status{true: probe.Leak, false: probe.Sealed}[id == leak])
+		}
+		spec := askedSpec()
+		spec.WritableRoot = true
+		opened, err := terrarium.Validated(l).Open(t.Context(), spec)
+		if (err == nil) != opens {
+			t.Errorf("with a leak at %s: %v", leak, err)
+		}
+		if err == nil {
+			if err := opened.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // A provider never sees what it does not declare.
 func TestUndeclaredFieldsAreRefused(t *testing.T) {
 	for _, field := range terrarium.Fields() {

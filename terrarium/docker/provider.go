@@ -191,13 +191,17 @@ func (p *provider) create(ctx context.Context, b blueprint) (string, error) {
 		return id, errors.Join(err, os.Remove(asking(b.spec.Workspace.Dir)))
 	}
 	id, err := make()
-	if !errors.Is(err, errNoImage) {
-		return id, err
+	if errors.Is(err, errNoImage) {
+		if err := p.bring(ctx, b.image); err != nil {
+			return "", err
+		}
+		id, err = make()
 	}
-	if err := p.bring(ctx, b.image); err != nil {
-		return "", err
+	if err != nil && b.spec.WritableRoot && strings.Contains(err.Error(), "storage-opt") {
+		err = fault.New(fault.Unavailable, "the provider %s cannot honour WritableRoot: the daemon's storage %s bounds no container's writes: %w", p.Name(), b.support.driver, err).
+			WithHint("leave it out, or let the daemon store on XFS with the mount option pquota")
 	}
-	return make()
+	return id, err
 }
 
 // readBack compares the container with what was asked for: as the daemon has it, as the

@@ -232,6 +232,32 @@ func TestAppliedIsSeen(t *testing.T) {
 	}
 }
 
+// TestWritableRoot: a root that can be written grows on the host's disk, so somebody has to
+// bound it. The stand-in says that this was done, for hosts without such a storage.
+func TestWritableRoot(t *testing.T) {
+	p := wall(t, runc)
+	spec := specFor(t, "writable")
+	spec.WritableRoot = true
+	opened, err := terrarium.Validated(p).Open(t.Context(), spec)
+	if err == nil {
+		t.Logf("this daemon can bound it (%v)", opened.Close(t.Context()))
+	} else if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "WritableRoot") {
+		t.Errorf("refused as %s: %v", fault.KindOf(err), err)
+	}
+	p.leavesNoContainer(t, spec.Run)
+	bounding := newProvider(Config{Host: standIn(t, p.Host, true, without("StorageOpt")), Stoma: p.Stoma, Site: site}, runc)
+	opened, err = terrarium.Validated(bounding).Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close(context.Background())
+	for _, row := range opened.Boundary() {
+		if row.Field == "WritableRoot" && (row.Applied != "true" || !strings.Contains(row.Note, "bounded to")) {
+			t.Errorf("its row is %+v", row)
+		}
+	}
+}
+
 func (p *provider) opens(t *testing.T, host string) {
 	t.Helper()
 	honest := newProvider(Config{Host: host, Stoma: p.Stoma, Site: site}, runc)
