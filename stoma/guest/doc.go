@@ -25,13 +25,33 @@
 // --writable puts a directory of SCRATCH at DIR, which exists, so that /tmp and a
 // home count against SCRATCH's size.
 //
+// # Where nothing can be mounted
+//
+// As
+//
+//	stoma init --user UID:GID --plain TARGET --disk BYTES [--writable DIR]...
+//	           [--pids N] [--own-dev] [--listen NAME=PORT]...
+//
+// it needs no capability: TARGET and each DIR are file systems of limited size that
+// belong to UID:GID, whose use is added up and compared with BYTES, and N is the
+// limit of processes that the container has, which this program reports and does not
+// keep. The base comes through the Stoma, once and before anything else; what
+// differs from it by inode, size, mode or time of change is collected. Started as
+// uid 0 it becomes the Sprout for each command, as above, with SETUID, SETGID and
+// KILL. Started as UID:GID it has to hold nothing and have no way to more; then it
+// has the Sprout's account, which can send it any signal, to no effect, and lower its
+// limits (prlimit(2)), which ends the run. A wall that can should refuse that. Without
+// control groups a process that left its session and lost its parent runs on while
+// another command does.
+//
 // # What it promises
 //
 // It runs as uid 0 inside with no capability but SETUID, SETGID and KILL once it
 // starts the first command, cannot be traced, and shares no descriptor with the
 // Sprout but that command's own pipes. A command ends with everything that it
 // started, double-forked and in sessions of its own included. What it reports as
-// changed is the upper layer of the workspace's overlay.
+// changed is the upper layer of the workspace's overlay, or what differs from the
+// base that was brought in.
 //
 // # What it does not protect against
 //

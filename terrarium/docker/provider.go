@@ -1,6 +1,24 @@
 //go:build linux
 
-// Package docker is the walls that a Docker daemon of this host makes.
+// Package docker is the walls that a Docker daemon of this host makes: of namespaces and
+// control groups, and, with gVisor as the daemon's runtime, of a kernel of its own.
+//
+// What it promises: the container has no network but a loopback of its own, a root that is
+// the host's toolchain or an image and cannot be written, scratch of a limited size in
+// memory, and no way to the daemon. Behind docker it has no capability, and its system
+// calls are filtered more strictly than Docker's own containers' are; behind gvisor they are
+// served by gVisor's kernel, and the Stoma has an account and three capabilities of
+// that kernel. What the daemon was asked for is compared, before anything of the Sprout
+// runs, with what it says that it made, what the host's kernel keeps its processes in, and
+// what is met inside. A Sweep takes what bears the labels of this site and the run, and
+// nothing else.
+//
+// What it does not protect against: whoever may use the daemon's socket, who is root here;
+// a defect in the host's kernel that a filtered system call reaches, behind docker; that the
+// Sprout has the account of its Stoma there, whom it can neither trace nor end, and
+// whose number is the same on the host unless the daemon maps accounts. Limits are those
+// that the daemon can keep: without delegated control groups a rootless one keeps none, and
+// the rows say so.
 package docker
 
 import (
