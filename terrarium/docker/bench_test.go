@@ -60,6 +60,15 @@ func eachKind(b *testing.B, run func(b *testing.B, p *provider)) {
 	}
 }
 
+// BenchmarkIdle: what an open Terrarium holds in which nothing runs; what the daemon itself
+// needs for it is not counted.
+func BenchmarkIdle(b *testing.B) {
+	eachKind(b, func(b *testing.B, p *provider) {
+		box, _ := opened(b, p)
+		bench.Idle(b, func() int64 { return box.Usage().Memory })
+	})
+}
+
 func benchmarkOpen(b *testing.B, p *provider) {
 	provider := terrarium.Validated(p)
 	theirs := p.dockerRun(b, "/usr/bin/true")

@@ -63,6 +63,12 @@ func BenchmarkRow5Stream(b *testing.B) {
 	})
 }
 
+// BenchmarkIdle: what an open Terrarium holds in which nothing runs.
+func BenchmarkIdle(b *testing.B) {
+	box := opened(b)
+	bench.Idle(b, func() int64 { return box.Usage().Memory })
+}
+
 const gibibyte = 1 << 30
 
 var gibibyteOfZeros = []string{"/usr/bin/dd", "if=/dev/zero", "bs=1M", "count=1024", "status=none"}
