@@ -33,6 +33,9 @@ const sharedMemory = 64 << 20
 const (
 	labelSite = "tendril.site"
 	labelRun  = "tendril.run"
+	// labelImage names the site that gave the daemon an image. It is another one, because
+	// whatever is made of an image has its labels too.
+	labelImage = "tendril.image"
 )
 
 // blueprint is everything that one Terrarium is made from, before anything of it exists.

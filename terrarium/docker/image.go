@@ -93,13 +93,13 @@ func (p *provider) bring(ctx context.Context, i rootImage) error {
 		defer close(written)
 		w.CloseWithError(i.write(w))
 	}()
-	err := p.daemon.importImage(ctx, i.name, map[string]string{labelSite: p.Site}, r)
+	err := p.daemon.importImage(ctx, i.name, map[string]string{labelImage: p.Site}, r)
 	r.CloseWithError(errors.New("the daemon reads no more"))
 	<-written
 	if err != nil {
 		return err
 	}
-	names, err := p.daemon.images(ctx, labelSite, p.Site)
+	names, err := p.daemon.images(ctx, labelImage, p.Site)
 	for _, name := range names[min(len(names), keptImages):] {
 		if strings.HasPrefix(name, "tendril/") {
 			err = errors.Join(err, p.daemon.forget(ctx, name))

@@ -228,7 +228,7 @@ func TestImagesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	names, err := p.daemon.images(t.Context(), labelSite, p.Site)
+	names, err := p.daemon.images(t.Context(), labelImage, p.Site)
 	if err != nil || len(names) != keptImages {
 		t.Errorf("%d images are kept: %q (%v)", len(names), names, err)
 	}
@@ -246,7 +246,7 @@ func TestImagesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if names, err = p.daemon.images(t.Context(), labelSite, p.Site); err != nil {
+		if names, err = p.daemon.images(t.Context(), labelImage, p.Site); err != nil {
 			t.Fatal(err)
 		}
 	}

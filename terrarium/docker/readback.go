@@ -143,6 +143,8 @@ func filledConfig(want, got container.Config) container.Config {
 	if len(got.Env) == 1 && strings.HasPrefix(got.Env[0], "PATH=") {
 		got.Env = want.Env // of PID 1, which looks nothing up
 	}
+	got.Labels = maps.Clone(got.Labels)
+	delete(got.Labels, labelImage) // the image's
 	return got
 }
 
