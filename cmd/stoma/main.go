@@ -6,14 +6,22 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"tendril/probe"
 	"tendril/stoma/guest"
 )
 
+// The first thread is main's own, which waits. The runtime has a thread on which it blocks
+// most signals, and would take the first one for it: see guest's shield against signals.
+func init() { runtime.LockOSThread() }
+
 func main() {
 	if len(os.Args) < 2 {
 		usage()
+	}
+	if os.Args[1] == "look" || os.Args[1] == "probe" {
+		runtime.UnlockOSThread() // no PID 1, and with fewer threads there is less to be refused
 	}
 	switch os.Args[1] {
 	case "init":

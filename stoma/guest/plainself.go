@@ -34,10 +34,6 @@ func holdNothing(sprout identity) error {
 	return checkPrivileges(0)
 }
 
-// The first thread is main's own, which waits. The runtime has a thread on which it blocks
-// most signals, and would take the first one for it.
-func init() { runtime.LockOSThread() }
-
 // shieldFromSignals makes signals that the Sprout sends to this process come to nothing. The
 // kernel drops what comes to PID 1 from its own namespace unless a handler waits for it
 // (pid_namespaces(7)) or the first thread blocks it, which it does also while it runs
