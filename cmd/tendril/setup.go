@@ -24,12 +24,13 @@ type setupMicrovmCommand struct {
 	Kernel        string `type:"path" xor:"kernel" and:"own" placeholder:"FILE" help:"Take this kernel."`
 	Modules       string `type:"path" and:"own" placeholder:"DIR" help:"Its modules, as below /lib/modules."`
 	Digest        string `placeholder:"sha256:HEX" help:"Take the package or kernel only if it has this digest."`
+	Download      bool   `xor:"kernel" help:"Let apt fetch the newest of its kernels for clouds, and take that."`
 	Remove        bool   `xor:"kernel" help:"Remove the guest that was made."`
 }
 
 // Help is what the command's help says beyond its one line.
 func (*setupMicrovmCommand) Help() string {
-	return "Debian's kernel for clouds is small and does: apt-get download linux-image-cloud-amd64 names the package of the kernel, " +
-		"and apt-get download of that gives the file. Nothing is installed, nothing is mounted, and root is not needed. " +
+	return "Debian's kernel for clouds is small and does: --download fetches it. By hand, apt-cache depends linux-image-cloud-amd64 " +
+		"names the package, and apt-get download of that gives the file. Nothing is installed, nothing is mounted, and root is not needed. " +
 		"The guest is kept in the state directory; --remove undoes it."
 }

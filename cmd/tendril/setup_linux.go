@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,11 +80,11 @@ func (s *setupMicrovmCommand) Run(ctx context.Context, c *console) error {
 	if s.Remove {
 		return s.remove(c, guestDir(here))
 	}
-	if s.KernelPackage == "" && s.Kernel == "" {
+	if s.KernelPackage == "" && s.Kernel == "" && !s.Download {
 		return fault.New(fault.Invalid, "nothing says from which kernel").
-			WithHint("give --kernel-package FILE.deb, or --kernel FILE --modules DIR")
+			WithHint("give --download, --kernel-package FILE.deb, or --kernel FILE --modules DIR")
 	}
-	made, err := guestimage.Build(ctx, guestimage.Source{Package: s.KernelPackage, Kernel: s.Kernel, Modules: s.Modules, Digest: s.Digest}, guestDir(here))
+	made, err := s.make(ctx, guestDir(here))
 	if err != nil {
 		return err
 	}
@@ -94,6 +95,25 @@ func (s *setupMicrovmCommand) Run(ctx context.Context, c *console) error {
 	fmt.Fprintf(c.stdout, "the guest is Linux %s, made of %s (%s), with %d modules\n",
 		display.Line(made.Release), display.Line(made.Source), made.Digest, len(made.Loads))
 	return nil
+}
+
+// make makes the guest. What is downloaded for it is gone again afterwards.
+func (s *setupMicrovmCommand) make(ctx context.Context, dir string) (_ guestimage.Manifest, err error) {
+	source := guestimage.Source{Package: s.KernelPackage, Kernel: s.Kernel, Modules: s.Modules}
+	if s.Download {
+		place, failed := os.MkdirTemp("", "tendril-kernel-")
+		if failed != nil {
+			return guestimage.Manifest{}, failed
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(place)) }()
+		if source, failed = guestimage.Download(ctx, place); failed != nil {
+			return guestimage.Manifest{}, failed
+		}
+	}
+	if s.Digest != "" {
+		source.Digest = s.Digest
+	}
+	return guestimage.Build(ctx, source, dir)
 }
 
 func (s *setupMicrovmCommand) remove(c *console, dir string) error {

@@ -85,12 +85,20 @@ func namesIn(dir, run string, again bool) names {
 	return n
 }
 
+// mostEmulated is how many processors an emulated machine has for which nobody asked for a
+// limit: each takes its time to start.
+const mostEmulated = 8
+
 // processors is how many the machine has: the limit is what it may use of them.
 func (b blueprint) processors() int {
-	if b.limits.CPUs == 0 {
+	switch {
+	case b.limits.CPUs > 0:
+		return int(math.Ceil(b.limits.CPUs))
+	case b.kvm:
 		return runtime.NumCPU()
+	default:
+		return min(runtime.NumCPU(), mostEmulated)
 	}
-	return int(math.Ceil(b.limits.CPUs))
 }
 
 // memoryMiB is the machine's memory, of which the guest's kernel takes its part.

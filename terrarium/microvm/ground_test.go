@@ -52,6 +52,9 @@ func TestMain(m *testing.M) {
 // packageVariable names the Debian package of a kernel that the guest is made from.
 const packageVariable = "TENDRIL_TEST_KERNEL_PACKAGE"
 
+// guestVariable names the guest that a test which started this one made.
+const guestVariable = "TENDRIL_TEST_GUEST"
+
 func kernelPackage(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv(packageVariable)
@@ -66,7 +69,10 @@ func kernelPackage(t testing.TB) string {
 func config(t testing.TB) Config {
 	t.Helper()
 	source := guestimage.Source{Package: kernelPackage(t)}
-	c := Config{Guest: filepath.Join(shared.dir, "guest")}
+	c := Config{Guest: os.Getenv(guestVariable)}
+	if c.Guest == "" {
+		c.Guest = filepath.Join(shared.dir, "guest")
+	}
 	var err error
 	if c.Program, err = os.Executable(); err != nil {
 		t.Fatal(err)
@@ -74,7 +80,14 @@ func config(t testing.TB) Config {
 	if c.Stoma, err = binary.Stoma.Install(shared.dir); err != nil {
 		t.Skip(err)
 	}
-	shared.guest.Do(func() { _, shared.err = guestimage.Build(context.Background(), source, c.Guest) })
+	shared.guest.Do(func() {
+		if os.Getenv(guestVariable) != "" {
+			return
+		}
+		if _, shared.err = guestimage.Build(context.Background(), source, c.Guest); shared.err == nil {
+			shared.err = os.Setenv(guestVariable, c.Guest) // for a test that starts this program again
+		}
+	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}

@@ -61,20 +61,20 @@ func copyGuest(t testing.TB, from string) string {
 // TestHostileGuestsAreNamedAndEnded: whatever a guest does instead of what it is there for
 // ends within its deadline, is told, and leaves nothing.
 func TestHostileGuestsAreNamedAndEnded(t *testing.T) {
-	const short, long = 15 * time.Second, emulatedBootTime
+	const short, long = 8 * time.Second, emulatedBootTime
 	for _, c := range []struct {
 		mode     string
 		patience time.Duration
 		kind     fault.Kind
 		names    string
 	}{
-		{"stall", short, fault.Unavailable, "did not start within 15s"},
-		{"flood the console", short, fault.Unavailable, "did not start within 15s"},
+		{"stall", short, fault.Unavailable, "did not start within 8s"},
+		{"flood the console", short, fault.Unavailable, "did not start within 8s"},
 		{"exit", long, fault.Unavailable, "Attempted to kill init"},
 		{"garbage", long, fault.BrokenBoundary, "broke the protocol"},
 		{"flood the stream", long, fault.BrokenBoundary, "broke the protocol"},
 		{"another version", long, fault.BrokenBoundary, "speaks version 99"},
-		{"silent after hello", short, fault.Unavailable, "did not start within 15s"},
+		{"silent after hello", short, fault.Unavailable, "did not start within 8s"},
 		{"lies about memory", long, fault.BrokenBoundary, "bytes of memory"},
 		{"lies about disk", long, fault.BrokenBoundary, "bytes of scratch"},
 		{"lies about processes", long, fault.BrokenBoundary, "Pids"},

@@ -13,7 +13,7 @@ import (
 func TestAsOrdinaryUser(t *testing.T) {
 	emulated(t)
 	terrariumtest.AsOrdinaryUser(t, map[string]string{packageVariable: kernelPackage(t)},
-		"TestMachineRunsACommand", "TestEachSealIsNeeded", "TestWorkOutlivesItsMachine", "TestMachineEndsWithItsStream")
+		"TestMachineRunsACommand", "TestEachSealIsNeeded", "TestWorkOutlivesItsMachine")
 }
 
 // TestFirecrackerAsOrdinaryUser: without root there is no jailer, and our jail is its.

@@ -139,8 +139,8 @@ func TestEachSealIsNeeded(t *testing.T) {
 		{"another limit of the disk", func(b *blueprint) { b.limits.Disk *= 2 }, nil, "Disk"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			if c.name == "an account of its own" && confine.Rootless() {
-				t.Skip("an ordinary user has one account")
+			if confine.Rootless() && (c.name == "an account of its own" || c.launch == nil) {
+				t.Skip("an ordinary user has one account, and the inside is the same for it")
 			}
 			spec := specFor(t, "unsealed")
 			opened, err := terrarium.Validated(tampered{p, c.blueprint, c.launch, t}).Open(t.Context(), spec)
