@@ -44,6 +44,23 @@
 // control groups a process that left its session and lost its parent runs on while
 // another command does.
 //
+// # As a virtual machine
+//
+// As
+//
+//	stoma machine virtio-serial|vsock
+//
+// it is the first process of a machine (/init of an initramfs with /modules/list and the
+// modules that it names). It loads them, and finds four drives in this order: the root, an
+// EROFS image; the base, another; an image with "args", the arguments of `stoma init`, and
+// "over/list", paths over which the files "over/0", "over/1", … are laid; and scratch, an
+// ext4 file system. Then it runs `stoma init --machine …` as the first process of a PID
+// namespace, and restarts the machine when that ends. The carrier is the virtio-serial port
+// named "stoma", or the first connection of the host to its vsock port 5000. --machine hides
+// what /proc shows of hardware, puts a filter over the Sprout's system calls, and lets Stat
+// tell what the kernel counts; with --recover scratch holds the work of a machine that ended,
+// and nothing can be started.
+//
 // # What it promises
 //
 // It runs as uid 0 inside with no capability but SETUID, SETGID and KILL once it
