@@ -16,6 +16,7 @@ import (
 	"tendril/stoma"
 	"tendril/terrarium"
 	"tendril/terrarium/confine"
+	"tendril/terrarium/microvm/guestimage"
 	"tendril/terrarium/terrariumtest"
 )
 
@@ -209,4 +210,23 @@ func TestRealFirecracker(t *testing.T) {
 	terrariumtest.Run(t, func(*testing.T) terrarium.Provider { return p }, terrariumtest.Options{
 		Image: terrariumtest.Debian, Memory: smallest.Memory, Disk: smallest.Disk,
 	})
+}
+
+// TestGuestWaitsForItsVsock: with the modules of a vsock the guest comes as far as waiting
+// for its host, in a machine that has none.
+func TestGuestWaitsForItsVsock(t *testing.T) {
+	p := emulated(t)
+	const patience = 12 * time.Second
+	p.machine = qemu{program: "qemu-system-x86_64", patience: patience}
+	other := func(args []string) []string {
+		i := slices.Index(args, "-append") + 1
+		args[i] = strings.Replace(args[i], "machine "+guestimage.VirtioSerial, "machine "+guestimage.Vsock, 1)
+		return args
+	}
+	spec := specFor(t, "vsock")
+	_, err := tampered{p, nil, emulator(other), t}.Open(t.Context(), spec)
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "did not start within "+patience.String()) || strings.Contains(err.Error(), "panic") {
+		t.Errorf("it ended with %v", err)
+	}
+	terrariumtest.LeavesNothing(t, spec, "after the refusal")
 }

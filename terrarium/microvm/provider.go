@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"tendril/fault"
 	"tendril/probe"
 	"tendril/terrarium"
@@ -88,6 +90,9 @@ func (p *provider) Ready(ctx context.Context) error {
 	}
 	if err := confine.UserNamespacesWork(); err != nil {
 		return err
+	}
+	if errors.Is(unix.MountSetattr(-1, "", 0, &unix.MountAttr{}), unix.ENOSYS) {
+		return fault.New(fault.Unavailable, "this host's kernel is too old to close the jail of a machine's process: it needs Linux 5.12")
 	}
 	if _, err := accountFor("ready"); err != nil {
 		return err
