@@ -100,7 +100,7 @@ func opened(b *testing.B, p *provider) (terrarium.Terrarium, string) {
 			b.Error(err)
 		}
 	})
-	found, err := p.find(b.Context(), spec.Run, spec.Workspace.Dir)
+	found, err := p.find(b.Context(), spec.Run)
 	if err != nil || len(found) != 1 {
 		b.Fatalf("found %q (%v)", found, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -93,9 +94,9 @@ func (d *daemon) explain(doing string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return f.WithHint("start Docker, or name the socket of its daemon in DOCKER_HOST")
-	case errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrPermission), strings.Contains(err.Error(), "permission denied while trying to connect"):
 		return f.WithHint("the socket belongs to root and its group: add this account to the group docker, which makes it as powerful as root, or run as root")
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED), client.IsErrConnectionFailed(err):
 		return f.WithHint("the daemon that made the socket is gone: start Docker")
 	case strings.Contains(err.Error(), "minimum supported API version"), strings.Contains(err.Error(), leastAPI+" is needed"):
 		return f.WithHint("install Docker %s or newer", leastDocker)
@@ -177,14 +178,34 @@ func (d *daemon) kill(ctx context.Context, id string) error {
 	return d.explain("ending a container", err)
 }
 
+const (
+	// removeTime bounds a removal that does not come about.
+	removeTime  = 30 * time.Second
+	removeAgain = 20 * time.Millisecond
+)
+
 // remove ends and removes a container with whatever belongs to it alone. One that is gone
-// is no error.
+// is no error. That something was not found may be said of what runs in it, when it is just
+// starting or ending, so the container itself is looked for.
 func (d *daemon) remove(ctx context.Context, id string) error {
-	_, err := d.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if errdefs.IsNotFound(err) {
-		return nil
+	ctx, cancel := context.WithTimeoutCause(ctx, removeTime, errors.New("the daemon did not remove it"))
+	defer cancel()
+	again := time.NewTicker(removeAgain)
+	defer again.Stop()
+	for {
+		_, err := d.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+			return d.explain("removing a container", err)
+		}
+		if _, gone := d.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{}); errdefs.IsNotFound(gone) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return d.explain("removing a container", fmt.Errorf("%w: %w", context.Cause(ctx), err))
+		case <-again.C:
+		}
 	}
-	return d.explain("removing a container", err)
 }
 
 // stats reads once what a container uses.

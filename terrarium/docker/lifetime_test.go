@@ -121,7 +121,7 @@ func TestContainerIsKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := p.find(t.Context(), spec.Run, spec.Workspace.Dir)
+			found, err := p.find(t.Context(), spec.Run)
 			if err != nil || len(found) != 1 {
 				t.Fatalf("found %q (%v)", found, err)
 			}

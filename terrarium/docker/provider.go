@@ -157,6 +157,9 @@ func (t *open) Boundary() []terrarium.Row            { return t.boundary() }
 // start makes and starts the container, and shakes hands with the Stoma in it.
 func (t *open) start(ctx context.Context) (err error) {
 	d := t.provider.daemon
+	if err := os.WriteFile(asking(t.print.spec.Workspace.Dir), nil, 0o600); err != nil {
+		return fmt.Errorf("making the wall's files: %w", err)
+	}
 	if t.id, err = t.provider.create(ctx, t.print); err != nil {
 		return err
 	}
@@ -172,8 +175,14 @@ func (t *open) start(ctx context.Context) (err error) {
 		return err
 	}
 	t.carrier = &carrier{conn: conn, out: out, stderr: &confine.Tail{}}
-	if err := d.start(ctx, t.id); err != nil {
+	// As with the making, a start that nobody waits for would go on beside the removal.
+	starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
+	defer cancel()
+	if err := d.start(starting, t.id); err != nil {
 		return t.print.notStarted(err)
+	}
+	if err := os.Remove(asking(t.print.spec.Workspace.Dir)); err != nil {
+		return fmt.Errorf("removing the wall's files: %w", err)
 	}
 	if t.stoma, err = stoma.Connect(ctx, t.carrier, stoma.Options{Conn: t.print.spec.ServeConn, MaxConns: maxConns}); err != nil {
 		return t.diagnose(ctx, err)
@@ -190,7 +199,7 @@ func (b blueprint) notStarted(err error) error {
 		WithHint("the daemon maps accounts, and perhaps not as many as the Sprout's number needs: give its user %d or more in /etc/subuid and /etc/subgid, and restart it", b.limits.User.UID+1)
 }
 
-// createTime bounds the making of a container. It is not given up with the caller: whether
+// createTime bounds the making and the starting of a container. It is not given up with the caller: whether
 // there is one has to be known, or nobody would remove it.
 const createTime = 30 * time.Second
 
@@ -202,11 +211,7 @@ func (p *provider) create(ctx context.Context, b blueprint) (string, error) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTime)
 		defer cancel()
-		if err := os.WriteFile(asking(b.spec.Workspace.Dir), nil, 0o600); err != nil {
-			return "", fmt.Errorf("making the wall's files: %w", err)
-		}
-		id, err := p.daemon.create(ctx, b.name, b.config, b.host)
-		return id, errors.Join(err, os.Remove(asking(b.spec.Workspace.Dir)))
+		return p.daemon.create(ctx, b.name, b.config, b.host)
 	}
 	id, err := make()
 	if errors.Is(err, errNoImage) {

@@ -14,13 +14,19 @@ import (
 	"testing"
 )
 
-// ordinaryUID is an account that no host has.
-const ordinaryUID = 54321
+// OrdinaryUID is an account that no host has.
+const OrdinaryUID = 54321
 
 // AsOrdinaryUser runs tests of the calling test's binary once more without root. Programs
 // are what they need by the variable that names it; they are copied to where that account
 // can reach them.
 func AsOrdinaryUser(t *testing.T, programs map[string]string, tests ...string) {
+	t.Helper()
+	AsOrdinaryUserWith(t, nil, programs, tests...)
+}
+
+// AsOrdinaryUserWith is the same with further variables, as NAME=value.
+func AsOrdinaryUserWith(t *testing.T, variables []string, programs map[string]string, tests ...string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("this is an ordinary user already")
@@ -33,6 +39,7 @@ func AsOrdinaryUser(t *testing.T, programs map[string]string, tests ...string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(place) })
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + place, "TMPDIR=" + filepath.Join(place, "tmp")}
+	env = append(env, variables...)
 	// The clone may lie where an ordinary user cannot look.
 	for name, program := range programs {
 		copied := filepath.Join(place, filepath.Base(program))
@@ -48,7 +55,7 @@ func AsOrdinaryUser(t *testing.T, programs map[string]string, tests ...string) {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, ordinaryUID, ordinaryUID)
+		return os.Lchown(path, OrdinaryUID, OrdinaryUID)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +65,7 @@ func AsOrdinaryUser(t *testing.T, programs map[string]string, tests ...string) {
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.v", "-test.run=^("+strings.Join(tests, "|")+")$")
 	cmd.Dir, cmd.Env = place, env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: OrdinaryUID, Gid: OrdinaryUID}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("as an ordinary user: %v\n%s", err, out)
