@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"tendril/bench"
-	"tendril/stoma"
 	"tendril/terrarium"
+	"tendril/terrarium/terrariumtest"
 )
 
 // Row 2: open a Terrarium, self-test included, run true, close it; against docker run with
@@ -27,7 +27,7 @@ func BenchmarkRow2OpenTrueClose(b *testing.B) { eachKind(b, benchmarkOpen) }
 func BenchmarkRow3Exec(b *testing.B) {
 	eachKind(b, func(b *testing.B, p *provider) {
 		box, id := opened(b, p)
-		bench.Pairs(b, func() error { return runTrue(b.Context(), box.Stoma()) },
+		bench.Pairs(b, func() error { return terrariumtest.RunTrue(b.Context(), box.Stoma()) },
 			func() error { return p.cli("exec", id, "/usr/bin/true").Run() })
 	})
 }
@@ -36,20 +36,16 @@ func BenchmarkRow3Exec(b *testing.B) {
 func BenchmarkRow5Stream(b *testing.B) {
 	eachKind(b, func(b *testing.B, p *provider) {
 		box, _ := opened(b, p)
-		theirs := p.dockerRun(b, gibibyteOfZeros...)
-		bench.Pairs(b, func() error { return stream(b.Context(), box.Stoma()) }, func() error {
-			var counted counter
+		theirs := p.dockerRun(b, terrariumtest.Zeros...)
+		bench.Pairs(b, func() error { return terrariumtest.StreamZeros(b.Context(), box.Stoma()) }, func() error {
+			var counted terrariumtest.Counter
 			if err := theirs(&counted); err != nil {
 				return err
 			}
-			return counted.expect(gibibyte)
+			return counted.ExpectZeros()
 		})
 	})
 }
-
-const gibibyte = 1 << 30
-
-var gibibyteOfZeros = []string{"/usr/bin/dd", "if=/dev/zero", "bs=1M", "count=1024", "status=none"}
 
 func eachKind(b *testing.B, run func(b *testing.B, p *provider)) {
 	if _, err := exec.LookPath("docker"); err != nil {
@@ -81,7 +77,7 @@ func benchmarkOpen(b *testing.B, p *provider) {
 		if err != nil {
 			return err
 		}
-		if err := runTrue(b.Context(), box.Stoma()); err != nil {
+		if err := terrariumtest.RunTrue(b.Context(), box.Stoma()); err != nil {
 			return err
 		}
 		return box.Close(b.Context())
@@ -105,54 +101,6 @@ func opened(b *testing.B, p *provider) (terrarium.Terrarium, string) {
 		b.Fatalf("found %q (%v)", found, err)
 	}
 	return box, found[0]
-}
-
-func runTrue(ctx context.Context, inside *stoma.Client) error {
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{"/usr/bin/true"}, Dir: "/workspace"})
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	return success(process.Wait(ctx))
-}
-
-func success(exit stoma.Exit, err error) error {
-	if err == nil && (exit.Code == nil || *exit.Code != 0) {
-		err = fmt.Errorf("the command ended with %+v", exit)
-	}
-	return err
-}
-
-func stream(ctx context.Context, inside *stoma.Client) error {
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: gibibyteOfZeros, Dir: "/workspace"})
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	// In pieces as large as the Stem's; those of io.Discard are 8 KiB.
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, process.Stdout, make([]byte, 64<<10))
-	if err != nil {
-		return err
-	}
-	if err := counter(n).expect(gibibyte); err != nil {
-		return err
-	}
-	return success(process.Wait(ctx))
-}
-
-// counter counts what is written to it.
-type counter int64
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
-}
-
-func (c counter) expect(want int64) error {
-	if int64(c) != want {
-		return fmt.Errorf("%d bytes arrived instead of %d", c, want)
-	}
-	return nil
 }
 
 func (p *provider) cli(args ...string) *exec.Cmd {

@@ -16,8 +16,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"tendril/bench"
-	"tendril/stoma"
 	"tendril/terrarium"
+	"tendril/terrarium/terrariumtest"
 )
 
 // Row 1: open a Terrarium, self-test included, run true, close it; against what a
@@ -34,7 +34,7 @@ func BenchmarkRow1OpenTrueClose(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		if err := runTrue(b.Context(), box.Stoma()); err != nil {
+		if err := terrariumtest.RunTrue(b.Context(), box.Stoma()); err != nil {
 			return err
 		}
 		return box.Close(b.Context())
@@ -45,7 +45,7 @@ func BenchmarkRow1OpenTrueClose(b *testing.B) {
 func BenchmarkRow3Exec(b *testing.B) {
 	box := opened(b)
 	container := dockerContainer(b)
-	bench.Pairs(b, func() error { return runTrue(b.Context(), box.Stoma()) },
+	bench.Pairs(b, func() error { return terrariumtest.RunTrue(b.Context(), box.Stoma()) },
 		func() error { return exec.Command("docker", "exec", container, "/bin/true").Run() })
 }
 
@@ -53,13 +53,13 @@ func BenchmarkRow3Exec(b *testing.B) {
 // runsc. What is held of it on this side is bounded.
 func BenchmarkRow5Stream(b *testing.B) {
 	box := opened(b)
-	theirs := baseline(b, gibibyteOfZeros...)
-	bench.Pairs(b, func() error { return stream(b.Context(), box.Stoma()) }, func() error {
-		var counted counter
+	theirs := baseline(b, terrariumtest.Zeros...)
+	bench.Pairs(b, func() error { return terrariumtest.StreamZeros(b.Context(), box.Stoma()) }, func() error {
+		var counted terrariumtest.Counter
 		if err := theirs(&counted); err != nil {
 			return err
 		}
-		return counted.expect(gibibyte)
+		return counted.ExpectZeros()
 	})
 }
 
@@ -68,10 +68,6 @@ func BenchmarkIdle(b *testing.B) {
 	box := opened(b)
 	bench.Idle(b, func() int64 { return box.Usage().Memory })
 }
-
-const gibibyte = 1 << 30
-
-var gibibyteOfZeros = []string{"/usr/bin/dd", "if=/dev/zero", "bs=1M", "count=1024", "status=none"}
 
 func opened(b *testing.B) terrarium.Terrarium {
 	b.Helper()
@@ -85,57 +81,6 @@ func opened(b *testing.B) terrarium.Terrarium {
 		}
 	})
 	return box
-}
-
-func runTrue(ctx context.Context, inside *stoma.Client) error {
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: []string{"/usr/bin/true"}, Dir: "/workspace"})
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	return success(process.Wait(ctx))
-}
-
-func success(exit stoma.Exit, err error) error {
-	if err != nil {
-		return err
-	}
-	if exit.Code == nil || *exit.Code != 0 {
-		return fmt.Errorf("the command ended with %+v", exit)
-	}
-	return nil
-}
-
-func stream(ctx context.Context, inside *stoma.Client) error {
-	process, err := inside.Exec(ctx, stoma.ExecRequest{Argv: gibibyteOfZeros, Dir: "/workspace"})
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	// In pieces as large as the Stem's; those of io.Discard are 8 KiB.
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, process.Stdout, make([]byte, 64<<10))
-	if err != nil {
-		return err
-	}
-	if err := counter(n).expect(gibibyte); err != nil {
-		return err
-	}
-	return success(process.Wait(ctx))
-}
-
-// counter counts what is written to it.
-type counter int64
-
-func (c *counter) Write(p []byte) (int, error) {
-	*c += counter(len(p))
-	return len(p), nil
-}
-
-func (c counter) expect(want int64) error {
-	if int64(c) != want {
-		return fmt.Errorf("%d bytes arrived instead of %d", c, want)
-	}
-	return nil
 }
 
 // baseline returns a run of `runsc run` with the root file system, the mounts and

@@ -157,7 +157,7 @@ func TestMaskedFileIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer process.Close()
-	if err := success(process.Wait(t.Context())); err != nil {
+	if err := terrariumtest.Success(process.Wait(t.Context())); err != nil {
 		t.Errorf("the hidden file is not an empty one: %v", err)
 	}
 }
