@@ -144,10 +144,10 @@ func belongsInState(name string) bool {
 	switch dir {
 	case "":
 		return slices.Contains([]string{"state.db", "state.db-wal", "state.db-shm", "ledger.key"}, base) ||
-			strings.HasPrefix(base, "stoma-") || strings.HasPrefix(base, "sprout-")
+			strings.HasPrefix(base, "stoma-") || strings.HasPrefix(base, "sprout-") || strings.HasPrefix(base, "docker-")
 	case "runs/":
 		return base == "birth.lock"
-	case "store/":
+	case "store/", "images/":
 		return base == "lock"
 	case "store/base/":
 		return strings.HasSuffix(base, ".erofs")

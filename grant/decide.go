@@ -226,6 +226,9 @@ func commandToAdd(q Request) string {
 	if q.Provider != "" {
 		words = append(words, "--allow-provider", q.Provider)
 	}
+	if q.Image != "" {
+		words = append(words, "--image", q.Image)
+	}
 	l := q.Limits
 	words = slices.Concat(words, flag("cpus", l.CPUs), flag("memory", l.Memory), flag("disk", l.Disk), flag("output", l.Output),
 		flag("pids", l.Pids), flag("wall", l.Wall), flag("idle", l.Idle))

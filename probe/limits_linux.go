@@ -85,6 +85,7 @@ const maxThreads = 600
 // taskLimit lets a child of this program start threads, which count like processes,
 // until one is refused. The Go runtime does not survive that refusal and says why.
 func taskLimit() Result {
+	haveThreads()
 	r, w, err := os.Pipe()
 	if err != nil {
 		return unknown("pipe: %s", errno(err))
@@ -113,6 +114,27 @@ func taskLimit() Result {
 	default:
 		return unknown("the child ended with %s", state)
 	}
+}
+
+// spareThreads is how many threads this program may come to need while its child uses up
+// all that are left.
+const spareThreads = 8
+
+// haveThreads makes the runtime start threads now, and keep them: it does not survive that
+// one is refused when it needs it.
+func haveThreads() {
+	runtime.GOMAXPROCS(1)
+	var ready, done sync.WaitGroup
+	ready.Add(spareThreads)
+	for range spareThreads {
+		done.Go(func() {
+			runtime.LockOSThread()
+			ready.Done()
+			ready.Wait()
+			runtime.UnlockOSThread()
+		})
+	}
+	done.Wait()
 }
 
 // startThreads is the child of taskLimit.

@@ -221,8 +221,11 @@ func (g *growth) firstExec(ctx context.Context) error {
 	process, err := g.terrarium.Stoma().Exec(ctx, request)
 	var missing *stoma.ExecError
 	if errors.As(err, &missing) {
-		return fault.New(fault.NotFound, "command %q does not run inside: %s", g.plan.work.Argv[0], missing.Reason).
-			WithHint("a path is looked up in /workspace; a program of this host has to be part of the toolchain view (docs/terrarium.md)")
+		hint := "a path is looked up in /workspace; a program of this host has to be part of the toolchain view (docs/terrarium.md)"
+		if g.image != nil {
+			hint = "a path is looked up in /workspace; a program has to be in the image"
+		}
+		return fault.New(fault.NotFound, "command %q does not run inside: %s", g.plan.work.Argv[0], missing.Reason).WithHint("%s", hint)
 	}
 	if err != nil {
 		return fault.New(fault.BrokenBoundary, "starting the command: %w", err)
@@ -305,7 +308,7 @@ func (g *growth) salvage(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading what the Terrarium left: %w", err)
 	}
-	g.warn(ctx, "the Terrarium ended before its work was handed over; what it left was read in a fresh one")
+	g.warn(ctx, "the Terrarium ended before its work was handed over; what it left was read in a fresh one, and files that were being written may be missing or incomplete")
 	err = g.harvest(ctx, recovered)
 	closing, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()

@@ -99,7 +99,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 // published refuses a Pollen what is not in a commit: a grant is on a repository, and not on
 // what its owner has lying beside it.
 func (c *call) published() error {
-	if work, ok := c.input.(interface{ Overrides() string }); ok && work.Overrides() != "" && !c.actor.Botanist() {
+	if work, ok := c.input.(overriding); ok && work.Overrides() != "" && !c.actor.Botanist() {
 		return fault.New(fault.Denied, "it overrides the policy").WithRule("the policy is overridden by the Botanist alone").WithHint("leave out --override")
 	}
 	work, ok := c.input.(interface{ Snapshot() bool })

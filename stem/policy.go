@@ -54,10 +54,18 @@ func unwalled() policy.Input {
 	return in
 }
 
-// overridable are the rules that work on the host breaks by being there. What the Botanist
+// overriding is a request that can take what is no wall, by its name.
+type overriding interface{ Overrides() string }
+
+func overridable(in capability.Request) bool {
+	_, is := in.(overriding)
+	return is
+}
+
+// overriddenAtMost are the rules that work on the host breaks by being there. What the Botanist
 // cannot take for a run is an input that nobody understands, and a message that nobody
 // approved of.
-const overridable = policy.HostRuntime | policy.PrivilegedWork | policy.HostWrites | policy.UnrestrictedEgress |
+const overriddenAtMost = policy.HostRuntime | policy.PrivilegedWork | policy.HostWrites | policy.UnrestrictedEgress |
 	policy.RawSecrets | policy.NeedsAllowlist | policy.NeedsWorkspace
 
 // network is what the permit lets the call reach.
@@ -137,7 +145,7 @@ func (c *call) permitted(kind fault.Kind, when string, in policy.Input) error {
 	if decision.Permits() {
 		return nil
 	}
-	if work, ok := c.input.(interface{ Overrides() string }); ok && work.Overrides() == c.provider.Name() && decision.Mask&^overridable == 0 {
+	if work, ok := c.input.(overriding); ok && work.Overrides() == c.provider.Name() && decision.Mask&^overriddenAtMost == 0 {
 		c.overridden = decision.Mask
 		return nil
 	}
@@ -145,7 +153,7 @@ func (c *call) permitted(kind fault.Kind, when string, in policy.Input) error {
 	switch {
 	case decision.Mask == policy.NeedsAllowlist:
 		hint = "the Botanist can add an egress rule to the grant"
-	case in.Runtime == policy.RuntimeHost && c.actor.Botanist():
+	case in.Runtime == policy.RuntimeHost && c.actor.Botanist() && overridable(c.input):
 		hint = "take it for this one run with --override host, if nothing of this host matters"
 	}
 	return fault.New(kind, "the boundary as %s breaks the policy: %s", when, strings.Join(decision.Reasons, "; ")).

@@ -116,7 +116,8 @@ func (c *console) readyWalls(ctx context.Context) ([]string, error) {
 	var names []string
 	for _, t := range output.([]capability.Terrarium) {
 		switch {
-		case t.Runtime == capability.Host:
+		case t.Runtime == capability.Host && t.Ready:
+			c.notice("host is not probed: it is no wall")
 		case t.Ready:
 			names = append(names, t.Provider)
 		case t.Reason != nil:

@@ -36,6 +36,7 @@ type ground struct {
 	image   *terrarium.Image // nil: the wall takes none
 	root    terrarium.Rootfs // what Terrariums are opened over
 	skipped []string         // properties
+	lacking []string         // properties for which this host has no place
 
 	mu    sync.Mutex
 	names map[string][]string // by run: what a daemon has called it
