@@ -15,8 +15,9 @@
 //
 // What it does not protect against: whoever may use the daemon's socket, who is root here;
 // a defect in the host's kernel that a filtered system call reaches, behind docker; that the
-// Sprout has the account of its Stoma there, whom it can neither trace nor end, and
-// whose number is the same on the host unless the daemon maps accounts. Limits are those
+// Sprout has the account of its Stoma there, whom it cannot trace or speak for, but can
+// end, by lowering the limits of one of its threads, and whose number is the same on the
+// host unless the daemon maps accounts. Limits are those
 // that the daemon can keep: without delegated control groups a rootless one keeps none, and
 // the rows say so.
 package docker

@@ -209,7 +209,7 @@ func TestAppliedIsSeen(t *testing.T) {
 	for name, names := range map[string]string{
 		"memory": "memory with swap", "swap": "memory with swap", "more memory": "memory with swap", "processors": "processors", "processes": "number of processes",
 		"capabilities": "bounding set", "one capability": "bounding set", "privileges": "bounding set",
-		"the filter": "Seccomp", "our filter": "P01", "the network": "Networks", "the read-only root": "mount /", "the size of a place": "size of /tmp",
+		"the filter": "Seccomp", "our filter": "does not seal what it declares", "the network": "Networks", "the read-only root": "mount /", "the size of a place": "size of /tmp",
 		"a place": "size of /home/sprout", "shared memory": "size of /dev/shm", "private ipc": "size of /dev/shm", "private pids": "PID 1", "private control groups": "cgroup namespace",
 		"limits of files": "limit of core files", "the user": "groups", "a volume": "mount /srv", "read-only mounts": "read-only", "another mount": "mount /srv",
 		"a device": "F17", "a group": "supplementary group",
