@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func standIn(t *testing.T, host string, echoes bool, change func(create map[stri
 	var asked map[string]any
 	proxy := &httputil.ReverseProxy{
 		ModifyResponse: func(r *http.Response) error {
-			if !echoes || r.StatusCode != http.StatusOK || !strings.HasSuffix(r.Request.URL.Path, "/json") || strings.HasSuffix(r.Request.URL.Path, "/containers/json") {
+			if !echoes || r.StatusCode != http.StatusOK || !inspects.MatchString(r.Request.URL.Path) {
 				return nil
 			}
 			return rewrite(r, func(inspect map[string]any) {
@@ -87,6 +88,9 @@ func standIn(t *testing.T, host string, echoes bool, change func(create map[stri
 	})
 	return "unix://" + socket
 }
+
+// inspects is the path on which a daemon is asked about one container.
+var inspects = regexp.MustCompile(`/containers/[0-9a-f]+/json$`)
 
 func marshal(t *testing.T, value any) []byte {
 	text, err := json.Marshal(value)
