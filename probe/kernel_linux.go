@@ -19,7 +19,7 @@ var kernelProbes = []Probe{
 	{ID: "K17", Dimension: "process", Seal: KernelSurface, What: "modules cannot be loaded or removed", Run: modules},
 	{ID: "K18", Dimension: "process", Seal: KernelSurface, What: "the log of the host's kernel is closed", Run: kernelLog},
 	{ID: "K19", Dimension: "process", Seal: KernelSurface, What: "swap, accounting and quota are closed", Run: administration},
-	{ID: "K31", Dimension: "process", Seal: KernelSurface, What: "no vsock to the host", Run: func() Result { return sockets(vsock) }},
+	{ID: "K31", Core: true, Dimension: "process", Seal: KernelSurface, What: "no vsock to the host", Run: func() Result { return sockets(vsock) }},
 	{ID: "K33", Core: true, Dimension: "process", Seal: KernelSurface, What: "no raw or packet socket", Run: func() Result { return sockets(rawSockets...) }},
 	{ID: "K34", Dimension: "process", Seal: KernelSurface, What: "no socket but inet, inet6, unix and netlink-route", Run: func() Result { return sockets(exoticSockets...) }},
 	{ID: "K35", Dimension: "process", Seal: KernelSurface, What: "fanotify and lookup of kernel symbols are closed", Run: kernelEyes},

@@ -42,6 +42,10 @@ func plainWorkspace(target string, scratch []string, disk int64) (*plain, error)
 
 func (p *plain) path() string { return p.target }
 
+// inodeBytes is what a name in memory costs the kernel beside its content, about: an inode
+// and an entry of a directory.
+const inodeBytes = 1 << 10
+
 // usage adds up what was written beside the base. Each file system by itself can hold as
 // much as all may together, so the sum can go beyond the size.
 func (p *plain) usage() (used, size int64) {
@@ -49,6 +53,9 @@ func (p *plain) usage() (used, size int64) {
 		var fs unix.Statfs_t
 		if unix.Fstatfs(dir, &fs) == nil {
 			used += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+			if fs.Type == unix.TMPFS_MAGIC {
+				used += int64(fs.Files-fs.Ffree) * inodeBytes
+			}
 		}
 	}
 	return max(used-p.baseSize.Load(), 0), p.disk

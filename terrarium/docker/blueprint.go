@@ -241,7 +241,7 @@ func (b blueprint) tmpfs(view rootfs.View) map[string]string {
 		case "/tmp":
 			mode = "1777"
 		}
-		all[target] = fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,nr_inodes=%d,mode=%s,uid=%d,gid=%d", size, maxInodes, mode, b.limits.User.UID, b.limits.User.GID)
+		all[target] = fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,nr_inodes=%d,mode=%s,uid=%d,gid=%d", size, inodes(size), mode, b.limits.User.UID, b.limits.User.GID)
 	}
 	for _, mask := range view.Masks {
 		if mask.Dir {
@@ -251,9 +251,9 @@ func (b blueprint) tmpfs(view rootfs.View) map[string]string {
 	return all
 }
 
-// maxInodes bounds the files in each place: they take memory of the kernel's that the size
-// does not count.
-const maxInodes = 4 << 20
+// inodes bounds the files in each place: one takes about a kibibyte of the kernel's memory,
+// which the size does not count and the memory limit does. Half of a place can be names.
+func inodes(size int64) int64 { return 4096 + size/2048 }
 
 // mounts are the files and directories of the host that are shown.
 func mounts(view rootfs.View, stoma string, b blueprint) []mount.Mount {

@@ -35,7 +35,7 @@ type kind struct {
 func sealsOf(more ...string) []string {
 	return append([]string{
 		probe.Network, probe.HostFiles, probe.Descriptors, probe.Environment, probe.Capabilities,
-		probe.User, probe.RootReadonly, probe.PID1, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
+		probe.User, probe.RootReadonly, probe.Devices, probe.KernelSurface, probe.Processes, probe.Limits,
 	}, more...)
 }
 
@@ -44,7 +44,7 @@ var runc = kind{
 	primitive: "namespaces and control groups, made by a Docker daemon of this host",
 	runtime:   "runc",
 	remedy:    "it comes with Docker: look at the daemon's configuration",
-	seals:     sealsOf(),
+	seals:     sealsOf(), // not pid1: the Stoma is of the Sprout's account, and its threads can be ended and bounded
 	kernel:    func(version string) bool { return !isGVisor(version) },
 	outside:   compareProcess,
 }
@@ -54,7 +54,7 @@ var gvisor = kind{
 	primitive: "gVisor's user-space kernel, started by a Docker daemon of this host",
 	runtime:   "runsc",
 	remedy:    "register it: `tendril terrarium setup gvisor`",
-	seals:     sealsOf(probe.Kernel),
+	seals:     sealsOf(probe.PID1, probe.Kernel),
 	kernel:    isGVisor,
 	outside:   compareSandbox,
 	own:       true,

@@ -70,7 +70,7 @@ var unsealed = []struct {
 	{"the host's processes", func(b *blueprint) { b.host.PidMode = "host" }, "HostConfig.SecurityOpt", []string{probe.Processes, probe.PID1, probe.Descriptors}},
 	{"no filter", func(b *blueprint) { b.host.SecurityOpt = []string{"no-new-privileges:true", "seccomp=unconfined"} }, "Seccomp",
 		[]string{probe.KernelSurface, probe.User, probe.Capabilities}},
-	{"Docker's own filter", func(b *blueprint) { b.host.SecurityOpt = []string{"no-new-privileges:true"} }, "P01", []string{probe.KernelSurface}},
+	{"Docker's own filter", func(b *blueprint) { b.host.SecurityOpt = []string{"no-new-privileges:true"} }, "K31", []string{probe.KernelSurface}},
 	{"new privileges", func(b *blueprint) {
 		b.host.SecurityOpt = slices.DeleteFunc(b.host.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new") })
 	}, "", []string{probe.User}},
