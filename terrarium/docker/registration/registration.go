@@ -85,9 +85,21 @@ func (r Registration) SetUp() (Change, error) {
 	c.Then = []string{
 		"restart the daemon, which ends its containers: systemctl restart docker",
 		"see that it works: tendril terrarium list",
-		"to undo it: tendril terrarium setup gvisor --undo --write, and restart the daemon again",
+		"to undo it: " + r.undoing() + ", and restart the daemon again",
 	}
 	return c, nil
+}
+
+// undoing is the command that takes it back.
+func (r Registration) undoing() string {
+	command := "tendril terrarium setup gvisor --undo --write"
+	if r.File != usualFile {
+		command += " --config " + r.File
+	}
+	if r.Link != usualLink {
+		command += " --link " + r.Link
+	}
+	return command
 }
 
 // Undo says how exactly that is taken back.

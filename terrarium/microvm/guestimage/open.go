@@ -127,7 +127,7 @@ func readManifest(dir string) (Manifest, error) {
 	f, err := os.Open(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, fault.New(fault.Unavailable, "there is no guest for micro-VMs yet").
-			WithHint("make one: `tendril terrarium setup microvm`")
+			WithHint("make one: `tendril terrarium setup microvm --download`, or with a kernel of your own (docs/walls.md)")
 	}
 	if err != nil {
 		return m, fault.New(fault.Unavailable, "reading the guest's manifest: %w", err)
