@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -151,7 +152,8 @@ echo "first $(ask)"; while now=$(ask); test "$now" = 200; do :; done; echo "at l
 			if changed == string(text) {
 				t.Fatalf("nothing to change in\n%s", text)
 			}
-			if err := os.WriteFile(grants, []byte(changed), 0o600); err != nil {
+			// As an editor does it: half a file is none that anybody wrote.
+			if err := errors.Join(os.WriteFile(grants+".new", []byte(changed), 0o600), os.Rename(grants+".new", grants)); err != nil {
 				t.Fatal(err)
 			}
 			g.succeed("grant", "check")
