@@ -25,7 +25,7 @@ type started struct {
 const (
 	// ownAgent is the built-in Sprout, which is carried in this program.
 	ownAgent   = "sprout"
-	ownProgram = "/opt/tendril/sprout"
+	ownProgram = terrarium.SproutInside
 )
 
 // startAgent makes the task of the plan's work the command of the agent that it names. Work

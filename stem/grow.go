@@ -190,7 +190,7 @@ func (g *growth) openWall(ctx context.Context) (err error) {
 	if err := g.plan.call.permitted(fault.BrokenBoundary, "applied", g.plan.call.applied(g.boundary)); err != nil {
 		return err
 	}
-	if g.plan.provider.Capabilities().Runtime == terrarium.RuntimeHost {
+	if g.plan.onHost() {
 		g.warn(ctx, "nothing isolates this run from the host: the Sprout can read and change whatever this account can")
 	}
 	if left := g.plan.leftOut(); left != "" {
@@ -355,7 +355,7 @@ const unisolated = "nothing isolated this run from the host"
 // madeBehind is what the Fruit says of the wall that it was made behind.
 func (g *growth) madeBehind() string {
 	name := g.plan.provider.Name()
-	if g.plan.provider.Capabilities().Runtime == terrarium.RuntimeHost {
+	if g.plan.onHost() {
 		name += " (" + unisolated + ")"
 	}
 	return name
@@ -393,7 +393,7 @@ func (g *growth) end(ctx context.Context, broke error) (run.Run, error) {
 	}
 	// Nothing measures the host yet, so nothing can be called clean.
 	verdict := run.VerdictGiven{Verdict: run.Inconclusive, Reasons: []string{"no observer watched the host during this run"}}
-	if g.plan.provider.Capabilities().Runtime == terrarium.RuntimeHost {
+	if g.plan.onHost() {
 		verdict.Reasons = append(verdict.Reasons, unisolated)
 	}
 	if err := g.events.append(ctx, run.Event{Data: verdict}); err != nil {

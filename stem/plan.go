@@ -108,10 +108,13 @@ func (s *Stem) plan(ctx context.Context, c *call, in capability.Work) (_ *plan, 
 	return p, nil
 }
 
+// onHost reports whether the work runs on the host itself, behind no wall.
+func (p *plan) onHost() bool { return p.provider.Capabilities().Runtime == terrarium.RuntimeHost }
+
 // planToolchain decides what of this host is seen inside, and refuses a command that will
 // not be there.
 func (s *Stem) planToolchain(p *plan, agent started) (err error) {
-	if p.provider.Capabilities().Runtime == terrarium.RuntimeHost { // everything of the host is there
+	if p.onHost() { // everything of the host is there
 		p.env = environment([]string{"PATH=" + s.config.HostPath}, p.extra)
 		return nil
 	}

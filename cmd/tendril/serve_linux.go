@@ -27,9 +27,8 @@ func (*serveCommand) Help() string {
 }
 
 func (v *serveCommand) Run(ctx context.Context, c *console) error {
-	if c.caller.flags.given() {
-		return fault.New(fault.Invalid, "serve asks for nothing, so it takes no token").
-			WithHint("leave --token-file and --token-fd out, and unset TENDRIL_TOKEN_FILE")
+	if err := c.takesNoToken("serve asks for nothing"); err != nil {
+		return err
 	}
 	bits, err := strconv.ParseUint(v.SocketMode, 8, 16)
 	if err != nil || bits&^0o666 != 0 || bits&0o600 != 0o600 {

@@ -17,18 +17,18 @@ import (
 // guestDir is where a site keeps the guest of its micro-VMs.
 func guestDir(here site.Dirs) string { return filepath.Join(here.State, "microvm") }
 
-// ofThisAccount refuses a token: what is set up is this host's, and whoever may write there
-// may do it, whatever a token proves.
-func (c *console) ofThisAccount() error {
+// takesNoToken refuses a token where it would prove nothing to anybody: what is set up is
+// this host's, and whoever may write there may do it.
+func (c *console) takesNoToken(why string) error {
 	if c.caller.flags.given() {
-		return fault.New(fault.Invalid, "setup asks no Stem for anything, so it takes no token").
+		return fault.New(fault.Invalid, "%s, so it takes no token", why).
 			WithHint("leave --token-file and --token-fd out, and unset TENDRIL_TOKEN_FILE")
 	}
 	return nil
 }
 
 func (s *setupGvisorCommand) Run(c *console) error {
-	if err := c.ofThisAccount(); err != nil {
+	if err := c.takesNoToken("setup asks no Stem for anything"); err != nil {
 		return err
 	}
 	program, err := os.Executable()
@@ -83,7 +83,7 @@ func (s *setupGvisorCommand) print(c *console, change registration.Change) {
 }
 
 func (s *setupMicrovmCommand) Run(ctx context.Context, c *console) error {
-	if err := c.ofThisAccount(); err != nil {
+	if err := c.takesNoToken("setup asks no Stem for anything"); err != nil {
 		return err
 	}
 	here, err := site.Find(os.Getenv, os.Getuid())

@@ -22,8 +22,8 @@ var smallest = confine.Smallest{Memory: 128 << 20, Disk: 16 << 20}
 // Where things are inside. The private directory is root's alone: the Sprout meets what
 // is mounted there only through /workspace, /tmp and its home.
 const (
-	insideBase    = "/.tendril/private/base"
-	insideScratch = "/.tendril/private/scratch"
+	insideBase    = rootfs.PrivateBase
+	insideScratch = rootfs.PrivateScratch
 	workspace     = "/workspace"
 )
 
