@@ -132,10 +132,8 @@ func descendants(root int) []int {
 		if err != nil {
 			continue
 		}
-		if stat, err := os.ReadFile("/proc/" + e.Name() + "/stat"); err == nil {
-			if fields := statFields(string(stat)); len(fields) > 1 {
-				parents[pid], _ = strconv.Atoi(fields[1]) // 0 is nobody's
-			}
+		if parent, _ := ParentOf(pid); parent > 0 {
+			parents[pid] = parent
 		}
 	}
 	var list []int
@@ -148,6 +146,21 @@ func descendants(root int) []int {
 		}
 	}
 	return list
+}
+
+// ParentOf is the process that a process comes from, and whether it still runs: one that has
+// ended and was not reaped has a parent too. 0 is nobody: there is no such process.
+func ParentOf(pid int) (parent int, runs bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	fields := statFields(string(stat))
+	if len(fields) < 2 {
+		return 0, false
+	}
+	parent, _ = strconv.Atoi(fields[1]) // the kernel writes a number
+	return parent, fields[0] != "Z" && fields[0] != "X"
 }
 
 // parseRecord reads what Record wrote: "PID START\n".

@@ -164,6 +164,9 @@ func (t *open) start(ctx context.Context) (err error) {
 	if t.id, err = t.provider.create(ctx, t.print); err != nil {
 		return err
 	}
+	if err := os.WriteFile(identity(t.print.spec.Workspace.Dir), []byte(t.id), 0o600); err != nil {
+		return fmt.Errorf("making the wall's files: %w", err)
+	}
 	asked, err := d.inspect(ctx, t.id)
 	if err != nil {
 		return err
@@ -292,13 +295,18 @@ func (t *open) Close(ctx context.Context) error {
 		}
 		if t.id != "" {
 			t.closeErr = t.provider.end(ctx, t.id)
+			if t.closeErr == nil && t.stoma == nil {
+				t.closeErr = endForgotten(ctx, t.id) // its start may have been cut off
+			}
 		}
 		if t.first != nil {
 			// Without its daemon the container's end is only on its way.
 			t.closeErr = errors.Join(t.closeErr, t.first.AwaitExit(ctx))
 			t.first.Release()
 		}
-		t.closeErr = errors.Join(t.closeErr, removeRemains(t.print.spec.Workspace.Dir))
+		if t.closeErr == nil { // what a Sweep needs to know stays
+			t.closeErr = removeRemains(t.print.spec.Workspace.Dir)
+		}
 	})
 	return t.closeErr
 }

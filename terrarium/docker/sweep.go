@@ -21,6 +21,11 @@ func (p *provider) Sweep(ctx context.Context, run, dir string) error {
 	if err := p.sweep(ctx, run, dir); err != nil {
 		return err
 	}
+	if id := recordedContainer(dir); id != "" {
+		if err := endForgotten(ctx, id); err != nil {
+			return err
+		}
+	}
 	return removeRemains(dir)
 }
 

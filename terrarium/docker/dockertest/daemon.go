@@ -23,8 +23,9 @@ import (
 
 // Daemon is a Docker daemon that uses nothing of the host's own.
 type Daemon struct {
-	Host string // as unix:///PATH
-	dir  string
+	Host  string // as unix:///PATH
+	dir   string
+	ended chan struct{} // closed when it was reaped; nil when another process started it
 }
 
 // Paths below the directory of a daemon.
@@ -109,6 +110,7 @@ func (d *Daemon) start(attr *syscall.SysProcAttr) error {
 		return err
 	}
 	ended := make(chan struct{})
+	d.ended = ended
 	go func() {
 		defer close(ended)
 		_ = cmd.Wait() // its end is what counts
@@ -181,6 +183,9 @@ func (d *Daemon) signal(ctx context.Context, n unix.Signal) error {
 		// The descriptor can be read when the process has ended (pidfd_open(2)).
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
 		if n > 0 {
+			if d.ended != nil {
+				<-d.ended // reaped: until then its number is taken
+			}
 			return nil
 		}
 		if err != nil && !errors.Is(err, unix.EINTR) {
