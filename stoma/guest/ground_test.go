@@ -66,6 +66,7 @@ type setup struct {
 	bare bool             // no overlay
 	root bool             // needs a guest half that is uid 0 inside
 	size int              // bytes of scratch; 0 is 64 MiB
+	few  bool             // scratch holds not more than a hundred files
 	conn func(string, *stoma.Stream)
 }
 
@@ -183,7 +184,19 @@ func scratchSize(s setup) int {
 	return s.size
 }
 
+// scratchOptions is what follows size= of a mount.
+func scratchOptions(s setup) string {
+	options := strconv.Itoa(scratchSize(s))
+	if s.few {
+		options += ",nr_inodes=100"
+	}
+	return options
+}
+
 func startGvisor(t testing.TB, s setup) *exec.Cmd {
+	if s.few {
+		t.Skip("gVisor takes a bound of files and does not keep it")
+	}
 	runsc := os.Getenv("TENDRIL_TEST_RUNSC")
 	if runsc == "" {
 		t.Skip("TENDRIL_TEST_RUNSC names no runsc binary")
@@ -313,7 +326,7 @@ func startShim(t testing.TB, s setup, group string) *exec.Cmd {
 	}
 	root := filepath.Join(t.TempDir(), "root")
 	makeRoot(t, root)
-	args := []string{root, makeBase(t, s), strconv.Itoa(scratchSize(s)), group}
+	args := []string{root, makeBase(t, s), scratchOptions(s), group}
 	cmd := exec.Command("/proc/self/exe", append(args, initArgs(s)...)...)
 	cmd.Env = []string{shimEnv + "=1", "STOMA_TEST_BINARY=" + stomaBinary}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET}

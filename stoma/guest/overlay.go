@@ -16,8 +16,16 @@ func (o *overlaid) usage() (used, size int64) {
 	if unix.Fstatfs(o.scratch, &fs) != nil {
 		return 0, 0
 	}
+	if outOfInodes(fs) {
+		used = int64(fs.Blocks) * int64(fs.Bsize)
+		return used, used
+	}
 	return int64(fs.Blocks-fs.Bfree) * int64(fs.Bsize), int64(fs.Blocks) * int64(fs.Bsize)
 }
+
+// outOfInodes says whether a file system holds as many files as it can, which makes it full
+// whatever is in them. One that does not count them says 0 of 0.
+func outOfInodes(fs unix.Statfs_t) bool { return fs.Files > 0 && fs.Ffree == 0 }
 
 func (o *overlaid) top() (place, int64, error) {
 	at, err := openTop(o.merged, o.layers)

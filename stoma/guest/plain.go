@@ -52,6 +52,9 @@ func (p *plain) usage() (used, size int64) {
 	for _, dir := range append([]int{p.dir}, p.others...) {
 		var fs unix.Statfs_t
 		if unix.Fstatfs(dir, &fs) == nil {
+			if outOfInodes(fs) {
+				return p.disk, p.disk
+			}
 			used += int64(fs.Blocks-fs.Bfree) * fs.Bsize
 			if fs.Type == unix.TMPFS_MAGIC {
 				used += int64(fs.Files-fs.Ffree) * inodeBytes

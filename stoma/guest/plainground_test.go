@@ -22,7 +22,7 @@ import (
 
 // startPlain starts the guest half as the Sprout's account, without any privilege.
 func startPlain(t testing.TB, s setup) *exec.Cmd {
-	cmd := startShim(t, setup{size: s.size}, "")
+	cmd := startShim(t, setup{size: s.size, few: s.few}, "")
 	cmd.Env = append(cmd.Env, "STOMA_TEST_PLAIN=1")
 	size := strconv.Itoa(scratchSize(s))
 	args := slices.Index(cmd.Args, "--overlay")

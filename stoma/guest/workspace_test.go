@@ -86,6 +86,29 @@ func TestPut(t *testing.T) {
 	})
 }
 
+// TestFullOfFiles: a scratch that holds as many files as it can is full, however little is in
+// them.
+func TestFullOfFiles(t *testing.T) {
+	onEach(t, setup{size: 8 << 20, few: true}, func(t *testing.T, c *stoma.Client) {
+		full := func() bool {
+			st, err := c.Stat(ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.ScratchFull()
+		}
+		if full() {
+			t.Error("full before anything is written")
+		}
+		r := sh("i=0; while [ $i -lt 200 ]; do : >$i || exit 9; i=$((i+1)); done")
+		r.Dir = "/workspace"
+		wantCode(t, do(t, c, r, ""), 2)
+		if !full() {
+			t.Error("no file can be made any more, and it is not full")
+		}
+	})
+}
+
 func TestFullScratch(t *testing.T) {
 	onEach(t, setup{size: 8 << 20}, func(t *testing.T, c *stoma.Client) {
 		r := sh("dd if=/dev/zero of=big bs=1M count=20")

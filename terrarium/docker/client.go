@@ -36,6 +36,10 @@ type daemon struct {
 // dial returns a daemon that nobody has spoken to yet. host is unix:///PATH.
 func dial(host string) (*daemon, error) {
 	socket, ok := strings.CutPrefix(host, "unix://")
+	if !ok && strings.HasPrefix(host, "/") {
+		return nil, fault.New(fault.Unavailable, "the Docker daemon %q is named by a path alone", host).
+			WithHint("say what it is: DOCKER_HOST=unix://%s", host)
+	}
 	if !ok || !strings.HasPrefix(socket, "/") {
 		return nil, fault.New(fault.Unavailable, "the Docker daemon %q is not on a Unix socket", host).
 			WithRule("a boundary is read back on the host that it is on").
@@ -219,9 +223,9 @@ func (d *daemon) stats(ctx context.Context, id string) (container.StatsResponse,
 	return stats, d.explain("asking what a container uses", err)
 }
 
-// images lists the names of the images that bear a label, the newest first.
+// images lists the names of the images that bear a label and have one, the newest first.
 func (d *daemon) images(ctx context.Context, label, value string) ([]string, error) {
-	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label+"="+value)})
+	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label+"="+value).Add("dangling", "false")})
 	if err != nil {
 		return nil, d.explain("listing images", err)
 	}
@@ -231,6 +235,27 @@ func (d *daemon) images(ctx context.Context, label, value string) ([]string, err
 		names = append(names, i.RepoTags...)
 	}
 	return names, nil
+}
+
+// nameless lists the images that bear a label and no name, and are older than a moment.
+func (d *daemon) nameless(ctx context.Context, label, value string, before time.Time) ([]string, error) {
+	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", label+"="+value).Add("dangling", "true")})
+	if err != nil {
+		return nil, d.explain("listing images", err)
+	}
+	var ids []string
+	for _, i := range list.Items {
+		if time.Unix(i.Created, 0).Before(before) {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids, nil
+}
+
+// layersOf lists the digests of what an image consists of.
+func (d *daemon) layersOf(ctx context.Context, id string) ([]string, error) {
+	result, err := d.api.ImageInspect(ctx, id)
+	return result.RootFS.Layers, d.explain("reading an image back", err)
 }
 
 // forget removes an image, unless a container is made of it.

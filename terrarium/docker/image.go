@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"maps"
@@ -17,11 +18,15 @@ import (
 	"time"
 
 	"tendril/erofs"
+	"tendril/fault"
 	"tendril/rootfs"
 	"tendril/terrarium"
 )
 
-// rootImage is a root file system as the daemon gets it.
+// rootImage is a root file system as the daemon gets it: an archive, which becomes the one
+// layer of an image. A name is not what is in it, and the daemon moves one to another image
+// for whoever asks: what counts is the layer's digest, which is that of the archive
+// (OCI image specification, DiffID).
 type rootImage struct {
 	name  string // with a tag that says what is in it
 	write func(io.Writer) error
@@ -89,14 +94,18 @@ const keptImages = 8
 func (p *provider) bring(ctx context.Context, i rootImage) error {
 	r, w := io.Pipe()
 	written := make(chan struct{})
+	sum := sha256.New()
 	go func() {
 		defer close(written)
-		w.CloseWithError(i.write(w))
+		w.CloseWithError(i.write(io.MultiWriter(w, sum)))
 	}()
 	err := p.daemon.importImage(ctx, i.name, map[string]string{labelImage: p.Site}, r)
 	r.CloseWithError(errors.New("the daemon reads no more"))
 	<-written
 	if err != nil {
+		return err
+	}
+	if err := p.layers().keep(i.name, digestOf(sum)); err != nil {
 		return err
 	}
 	names, err := p.daemon.images(ctx, labelImage, p.Site)
@@ -105,5 +114,51 @@ func (p *provider) bring(ctx context.Context, i rootImage) error {
 			err = errors.Join(err, p.daemon.forget(ctx, name))
 		}
 	}
+	return errors.Join(err, p.forgetNameless(ctx, time.Now().Add(-namelessAge)))
+}
+
+// namelessAge is how old an image without a name has to be for nobody to be naming it.
+const namelessAge = time.Minute
+
+// forgetNameless removes images that lost their name to another: of two that bring one image at a
+// time the later has it.
+func (p *provider) forgetNameless(ctx context.Context, before time.Time) error {
+	nameless, err := p.daemon.nameless(ctx, labelImage, p.Site, before)
+	for _, id := range nameless {
+		err = errors.Join(err, p.daemon.forget(ctx, id))
+	}
 	return err
+}
+
+func digestOf(sum hash.Hash) string { return fmt.Sprintf("sha256:%x", sum.Sum(nil)) }
+
+// layerOf is the digest of what the image has to hold.
+func (p *provider) layerOf(i rootImage) (string, error) {
+	known := p.layers()
+	if digest := known.of(i.name); digest != "" {
+		return digest, nil
+	}
+	sum := sha256.New()
+	if err := i.write(sum); err != nil {
+		return "", fmt.Errorf("reading the root file system: %w", err)
+	}
+	return digestOf(sum), known.keep(i.name, digestOf(sum))
+}
+
+// readBackImage refuses an image that holds something else than was given to the daemon under its
+// name.
+func (p *provider) readBackImage(ctx context.Context, id string, i rootImage) error {
+	want, err := p.layerOf(i)
+	if err != nil {
+		return err
+	}
+	got, err := p.daemon.layersOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(got, []string{want}) {
+		return fault.New(fault.BrokenBoundary, "the daemon's image %s holds something else than was given to it", i.name).
+			WithRule(whatWasAsked).WithHint("somebody gave its name away; remove it, and the next run brings it again: docker image rm %s", i.name)
+	}
+	return nil
 }

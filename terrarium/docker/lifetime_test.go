@@ -3,6 +3,7 @@
 package docker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -252,6 +253,66 @@ func TestImagesAreBounded(t *testing.T) {
 	}
 }
 
+// TestImageIsWhatWasGiven: an image's name may lead to anything that somebody gave the daemon
+// meanwhile, and no run starts with it.
+func TestImageIsWhatWasGiven(t *testing.T) {
+	p, _ := onOwnDaemon(t, runc)
+	p.Store = t.TempDir()
+	spec := specFor(t, "image")
+	b, err := p.blueprint(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() error {
+		box, err := terrarium.Validated(p).Open(t.Context(), spec)
+		if err != nil {
+			return err
+		}
+		return box.Close(within(t))
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	for _, remembered := range []bool{true, false} {
+		if !remembered {
+			p.Store = ""
+		}
+		var other bytes.Buffer
+		if err := errors.Join(b.image.write(&other), p.daemon.importImage(t.Context(), b.image.name, map[string]string{labelImage: p.Site}, io.MultiReader(&other, strings.NewReader(strings.Repeat("\x00", 512))))); err != nil {
+			t.Fatal(err)
+		}
+		var f *fault.Error
+		if err := open(); !errors.As(err, &f) || f.Kind != fault.BrokenBoundary || !strings.Contains(f.Hint, b.image.name) {
+			t.Errorf("opened with another image under its name: %v", err)
+		}
+		terrariumtest.LeavesNothing(t, spec, "after the refusal")
+	}
+	// What the hint says helps.
+	if err := p.daemon.forget(t.Context(), b.image.name); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	// Two lost their name: the first one to the second, and that to the third.
+	nameless, err := p.daemon.nameless(t.Context(), labelImage, p.Site, time.Now().Add(namelessAge))
+	if err != nil || len(nameless) != 2 {
+		t.Fatalf("%d images have no name: %v", len(nameless), err)
+	}
+	if err := p.forgetNameless(t.Context(), time.Now().Add(-namelessAge)); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := p.daemon.nameless(t.Context(), labelImage, p.Site, time.Now().Add(namelessAge)); err != nil || len(kept) != 2 {
+		t.Errorf("of two that somebody may be naming %d are left (%v)", len(kept), err)
+	}
+	if err := p.forgetNameless(t.Context(), time.Now().Add(namelessAge)); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := p.daemon.nameless(t.Context(), labelImage, p.Site, time.Now().Add(namelessAge)); err != nil || len(left) != 0 {
+		t.Errorf("%d images without a name are left (%v)", len(left), err)
+	}
+}
+
 // TestReady says what keeps a host from this wall, and what to do.
 func TestReady(t *testing.T) {
 	guest := filepath.Join(t.TempDir(), "stoma")
@@ -267,6 +328,7 @@ func TestReady(t *testing.T) {
 		"no socket":       {Config{Host: "unix://" + gone, Stoma: guest}, gone, "start Docker"},
 		"another machine": {Config{Host: "tcp://10.0.0.1:2375", Stoma: guest}, "not on a Unix socket", "DOCKER_HOST"},
 		"ssh":             {Config{Host: "ssh://gardener@host", Stoma: guest}, "not on a Unix socket", "DOCKER_HOST"},
+		"a bare path":     {Config{Host: gone, Stoma: guest}, "a path alone", "DOCKER_HOST=unix://" + gone},
 		"nothing":         {Config{Stoma: guest}, "not on a Unix socket", "DOCKER_HOST"},
 		"no Stoma":        {Config{Host: "unix://" + gone, Stoma: gone}, "the Stoma is missing", "make"},
 	} {

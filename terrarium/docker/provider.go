@@ -174,6 +174,9 @@ func (t *open) start(ctx context.Context) (err error) {
 	if err := t.print.readBackAsked(asked); err != nil {
 		return err
 	}
+	if err := t.provider.readBackImage(ctx, asked.Image, t.print.image); err != nil {
+		return err
+	}
 	conn, out, err := d.attach(ctx, t.id)
 	if err != nil {
 		return err

@@ -86,11 +86,7 @@ func (p *provider) remember(instance string) error {
 	if p.Store == "" {
 		return nil
 	}
-	next := fmt.Sprintf("%s.%d", p.memory(), os.Getpid())
-	if err := errors.Join(os.WriteFile(next, []byte(instance), 0o600), os.Rename(next, p.memory())); err != nil {
-		return fault.New(fault.Unavailable, "remembering which Docker daemon was tried: %w", err).WithHint("make %s writable", p.Store)
-	}
-	return nil
+	return replaceFile(p.memory(), instance)
 }
 
 // instanceOf is what a daemon and its configuration of the runtime are known by.

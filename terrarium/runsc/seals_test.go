@@ -206,6 +206,24 @@ func resource(b *blueprint, target, source string) {
 	}
 }
 
+// TestDiskBeyondMemory: scratch is a file on the disk, and may be larger than the memory of
+// the machine.
+func TestDiskBeyondMemory(t *testing.T) {
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		t.Fatal(err)
+	}
+	spec := specFor(t, "disk")
+	spec.Disk = terrarium.Limit[int64]{Value: 2 * int64(machine.Totalram) * int64(machine.Unit)}
+	opened, err := terrarium.Validated(wall(t)).Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opened.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestNothingIsInherited: what the Stem holds without knowing reaches neither the
 // processes of the wall nor, through PID 1, the Sprout.
 func TestNothingIsInherited(t *testing.T) {
