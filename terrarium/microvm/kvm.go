@@ -44,9 +44,13 @@ func (p *provider) chooseKVM(ctx context.Context) (kvm bool, why string, err err
 
 // kvmWorks returns nil when a guest was seen to start under KVM, since the host did.
 func (p *provider) kvmWorks(ctx context.Context) error {
-	if err := kvmOpens(); err != nil {
-		return fault.New(fault.Unavailable, "this host has no KVM for us: %w", err).
-			WithHint("load the module kvm_intel or kvm_amd, and let this account use %s", kvmDevice())
+	switch err := kvmOpens(); {
+	case errors.Is(err, os.ErrPermission):
+		return fault.New(fault.Unavailable, "this account may not use KVM: %w", err).
+			WithHint("add it to the group of %s, which is usually kvm, and log in again", kvmDevice())
+	case err != nil:
+		return fault.New(fault.Unavailable, "this host has no KVM: %w", err).
+			WithHint("load the module kvm_intel or kvm_amd; a virtual machine has it only if its host gives it nested virtualization")
 	}
 	key, err := p.proofKey()
 	if err != nil {

@@ -62,6 +62,24 @@ func TestKVMIsTried(t *testing.T) {
 	terrariumtest.LeavesNothing(t, spec, "after it was closed")
 }
 
+// TestWhyThereIsNoKVM: to have none and not to be allowed to use it are told apart, because
+// different things help.
+func TestWhyThereIsNoKVM(t *testing.T) {
+	t.Cleanup(func() { testOnlyDevice = "" })
+	for device, want := range map[string]struct{ says, hint string }{
+		filepath.Join(t.TempDir(), "kvm"): {"this host has no KVM", "load the module"},
+		// Nobody may write to it, root included.
+		"/sys/kernel/uevent_seqnum": {"may not use KVM", "group"},
+	} {
+		testOnlyDevice = device
+		err := (&provider{}).kvmWorks(t.Context())
+		var f *fault.Error
+		if !errors.As(err, &f) || !strings.Contains(f.Detail, want.says) || !strings.Contains(f.Hint, want.hint) {
+			t.Errorf("%s: %v", device, err)
+		}
+	}
+}
+
 // TestGivingUpProvesNothing: a caller who does not wait leaves no belief behind.
 func TestGivingUpProvesNothing(t *testing.T) {
 	if err := kvmOpens(); err != nil {
