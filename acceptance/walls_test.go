@@ -171,7 +171,8 @@ func TestMachineThatDiesLeavesItsWork(t *testing.T) {
 	}
 	g := newGarden(t)
 	g.equip()
-	p := g.grow("echo so far >work.txt; sync; echo ready; sleep 86400", "--provider", "qemu", "--image", "oci:"+imagetest.Debian(t))
+	// What was synced is there, and what was written a while ago is whole.
+	p := g.grow("echo so far >work.txt; sync; head -c 300000 /dev/zero | tr '\\0' x >later.txt; sleep 5; echo ready; sleep 86400", "--provider", "qemu", "--image", "oci:"+imagetest.Debian(t))
 	r := g.awaitOutput(p, nil, "ready")
 	machine := machineOf(t, r.ID)
 	if err := syscall.Kill(machine, syscall.SIGKILL); err != nil {
@@ -184,6 +185,9 @@ func TestMachineThatDiesLeavesItsWork(t *testing.T) {
 	}
 	if got := g.git("show", *record.Commit+":work.txt"); got != "so far" {
 		t.Errorf("the Fruit holds %q", got)
+	}
+	if got := g.git("show", *record.Commit+":later.txt"); got != strings.Repeat("x", 300000) {
+		t.Errorf("what was not synced has %d bytes, %d of them zero", len(got), strings.Count(got, "\x00"))
 	}
 	if left, err := os.ReadDir(filepath.Join(g.state, "runs")); err != nil || slices.ContainsFunc(left, os.DirEntry.IsDir) {
 		t.Errorf("left are %v (%v)", left, err)

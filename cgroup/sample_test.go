@@ -23,11 +23,12 @@ func TestSampleCountsATreeAndEachFileOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The runtime and the other processes take some; counting the file twice would be
-	// as much as the file more.
+	// The runtime and the other processes take some, or give some back that they held
+	// before; counting the file twice would be as much as the file more, and leaving one of
+	// the two out at least half of the other less.
 	grown := after.Memory - before.Memory
-	if grown < anon+file || grown >= anon+2*file {
-		t.Errorf("grew by %d MiB, want %d MiB and less than the file more", grown>>20, (anon+file)>>20)
+	if grown < anon/2+file || grown >= anon+2*file {
+		t.Errorf("grew by %d MiB, want about %d MiB and less than the file more", grown>>20, (anon+file)>>20)
 	}
 	if after.Pids < 3 {
 		t.Errorf("%d threads, want those of three processes", after.Pids)
