@@ -90,8 +90,8 @@ func (s *Stem) explain(err error) error {
 	return fault.New(fault.Unavailable, "%w", err).WithHint("make room on the file system of %s, or name a directory on a larger one with TENDRIL_STATE_DIR", s.config.Site.State)
 }
 
-// bearFruit goes from the base to the Fruit. What it opens, end closes.
-func (g *growth) bearFruit(ctx context.Context) error {
+// open goes from the base to the first command behind a wall. What it opens, end closes.
+func (g *growth) open(ctx context.Context) error {
 	if err := g.takeBase(ctx); err != nil {
 		return err
 	}
@@ -104,7 +104,12 @@ func (g *growth) bearFruit(ctx context.Context) error {
 	if err := g.bring(ctx); err != nil {
 		return err
 	}
-	if err := g.firstExec(ctx); err != nil {
+	return g.firstExec(ctx)
+}
+
+// bearFruit goes from the base to the Fruit.
+func (g *growth) bearFruit(ctx context.Context) error {
+	if err := g.open(ctx); err != nil {
 		return err
 	}
 	if err := g.work(ctx); err != nil {

@@ -30,19 +30,7 @@ func (s *Stem) pass(ctx context.Context, c *call, in capability.PassInput) (capa
 
 // passThrough goes from the base to the end of the command.
 func (g *growth) passThrough(ctx context.Context) error {
-	if err := g.takeBase(ctx); err != nil {
-		return err
-	}
-	if err := g.takeImage(ctx); err != nil {
-		return err
-	}
-	if err := g.openWall(ctx); err != nil {
-		return err
-	}
-	if err := g.bring(ctx); err != nil {
-		return err
-	}
-	if err := g.firstExec(ctx); err != nil {
+	if err := g.open(ctx); err != nil {
 		return err
 	}
 	g.completed = run.Passed
