@@ -68,7 +68,7 @@ func BenchmarkIdle(b *testing.B) {
 func benchmarkOpen(b *testing.B, p *provider) {
 	provider := terrarium.Validated(p)
 	theirs := p.dockerRun(b, "/usr/bin/true")
-	spec := specFor(b, "row2")
+	spec := terrariumtest.HostSpec(b, "row2")
 	name, rounds := spec.Run, 0
 	bench.Pairs(b, func() error {
 		rounds++
@@ -86,7 +86,7 @@ func benchmarkOpen(b *testing.B, p *provider) {
 
 func opened(b *testing.B, p *provider) (terrarium.Terrarium, string) {
 	b.Helper()
-	spec := specFor(b, "bench")
+	spec := terrariumtest.HostSpec(b, "bench")
 	box, err := terrarium.Validated(p).Open(b.Context(), spec)
 	if err != nil {
 		b.Fatal(err)
@@ -111,7 +111,7 @@ func (p *provider) cli(args ...string) *exec.Cmd {
 // of the Stoma.
 func (p *provider) dockerRun(b *testing.B, argv ...string) func(stdout io.Writer) error {
 	b.Helper()
-	print, err := p.blueprint(b.Context(), specFor(b, "baseline"))
+	print, err := p.blueprint(b.Context(), terrariumtest.HostSpec(b, "baseline"))
 	if err != nil {
 		b.Fatal(err)
 	}

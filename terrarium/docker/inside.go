@@ -45,7 +45,7 @@ func (t *open) look(ctx context.Context, paths []string) (l stoma.Look, err erro
 		}
 	}()
 	argv := append([]string{terrarium.StomaInside, "look"}, paths...)
-	process, err := t.stoma.Exec(ctx, stoma.ExecRequest{Argv: argv, Timeout: lookTime})
+	process, err := t.Client.Exec(ctx, stoma.ExecRequest{Argv: argv, Timeout: lookTime})
 	if err != nil {
 		return l, err
 	}

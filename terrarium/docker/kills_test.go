@@ -4,7 +4,6 @@ package docker
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -25,17 +24,14 @@ const killedSpec = "TENDRIL_TEST_KILLED"
 
 // TestKills kills the owner of a Terrarium, its daemon or its container at some moment, and
 // wants nothing left after the next start: no process, no container, no file; and somebody
-// else's container where it was. SOAK_KILLS says how often, SOAK_SEED which moments.
+// else's container where it was.
 func TestKills(t *testing.T) {
 	if order := os.Getenv(killedSpec); order != "" {
 		liveUntilKilled(t, strings.Split(order, "\n"))
 	}
 	p, daemon := onOwnDaemon(t, runc)
-	seed := number(t, "SOAK_SEED", uint64(time.Now().UnixNano()))
-	kills := int(number(t, "SOAK_KILLS", 3))
-	t.Logf("SOAK_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	b, err := p.blueprint(t.Context(), specFor(t, "foreign"))
+	kills, random, seed := terrariumtest.Soak(t)
+	b, err := p.blueprint(t.Context(), terrariumtest.HostSpec(t, "foreign"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +58,7 @@ func TestKills(t *testing.T) {
 	names := []string{"owner", "daemon", "container"}
 	for i := range kills {
 		victim := names[i%len(names)]
-		spec := specFor(t, "kill-"+strconv.Itoa(i))
+		spec := terrariumtest.HostSpec(t, "kill-"+strconv.Itoa(i))
 		after := time.Duration(random.IntN(700)) * time.Millisecond
 		child := startToBeKilled(t, p, spec)
 		// What is killed then is some moment's choice; nothing here waits for it.
@@ -88,18 +84,6 @@ func TestKills(t *testing.T) {
 	if _, err := p.daemon.inspect(t.Context(), foreign); err != nil {
 		t.Errorf("somebody else's container: %v", err)
 	}
-}
-
-func number(t *testing.T, variable string, otherwise uint64) uint64 {
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
 }
 
 func startToBeKilled(t *testing.T, p *provider, spec terrarium.Spec) *exec.Cmd {

@@ -68,7 +68,7 @@ func over(t *testing.T, box terrarium.Terrarium) {
 // is said, and the next Sweep does it.
 func TestDaemonIsKilled(t *testing.T) {
 	p, daemon := onOwnDaemon(t, runc)
-	spec := specFor(t, "killed")
+	spec := terrariumtest.HostSpec(t, "killed")
 	box, err := terrarium.Validated(p).Open(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestContainerIsKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := wall(t, runc)
-			spec := specFor(t, "ended")
+			spec := terrariumtest.HostSpec(t, "ended")
 			box, err := terrarium.Validated(p).Open(t.Context(), spec)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +142,7 @@ func TestContainerIsKilled(t *testing.T) {
 // TestOthersAreSpared: a Sweep takes the run's container and none that is similar.
 func TestOthersAreSpared(t *testing.T) {
 	p := wall(t, runc)
-	spec := specFor(t, "ours")
+	spec := terrariumtest.HostSpec(t, "ours")
 	box, err := terrarium.Validated(p).Open(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestOthersAreSpared(t *testing.T) {
 // comes when the Sweep has begun.
 func TestContainerThatComesLate(t *testing.T) {
 	p := wall(t, runc)
-	spec := specFor(t, "late")
+	spec := terrariumtest.HostSpec(t, "late")
 	b, err := p.blueprint(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestImagesAreBounded(t *testing.T) {
 	if err != nil || len(names) != keptImages {
 		t.Errorf("%d images are kept: %q (%v)", len(names), names, err)
 	}
-	spec := specFor(t, "image")
+	spec := terrariumtest.HostSpec(t, "image")
 	for range 2 {
 		box, err := terrarium.Validated(p).Open(t.Context(), spec)
 		if err != nil {
@@ -258,7 +258,7 @@ func TestImagesAreBounded(t *testing.T) {
 func TestImageIsWhatWasGiven(t *testing.T) {
 	p, _ := onOwnDaemon(t, runc)
 	p.Store = t.TempDir()
-	spec := specFor(t, "image")
+	spec := terrariumtest.HostSpec(t, "image")
 	b, err := p.blueprint(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)

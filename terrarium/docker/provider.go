@@ -28,7 +28,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,7 +98,7 @@ const maxConns = 1024
 
 // build makes the Terrarium and reads back what became of it.
 func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrarium, err error) {
-	t := &open{provider: p, print: b, exceeded: make(chan terrarium.LimitName, 1)}
+	t := &open{Opened: confine.NewOpened(), provider: p, print: b}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
@@ -111,7 +110,7 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err := t.start(ctx); err != nil {
 		return nil, err
 	}
-	if err := terrarium.Plant(ctx, t.stoma, b.spec.Workspace.Image); err != nil {
+	if err := terrarium.Plant(ctx, t.Client, b.spec.Workspace.Image); err != nil {
 		return nil, t.diagnose(ctx, err)
 	}
 	if err := t.readBack(ctx); err != nil {
@@ -135,25 +134,16 @@ func writeFiles(b blueprint) error {
 
 // open is one Terrarium of this wall.
 type open struct {
+	confine.Opened
 	provider *provider
 	print    blueprint
 	id       string // of the container; "" before there is one
 	carrier  *carrier
-	stoma    *stoma.Client
 	meter    meter
 	first    *confine.Held // PID 1 inside, or the sandbox; nil when it could not be held
-	exceeded chan terrarium.LimitName
-	monitor  *confine.Monitor
-
-	stopWatching func() // waits for the monitor
-	closing      sync.Once
-	closeErr     error
 }
 
-func (t *open) Stoma() *stoma.Client                 { return t.stoma }
-func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
-func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
-func (t *open) Boundary() []terrarium.Row            { return t.boundary() }
+func (t *open) Boundary() []terrarium.Row { return t.boundary() }
 
 // start makes and starts the container, and shakes hands with the Stoma in it.
 func (t *open) start(ctx context.Context) (err error) {
@@ -191,7 +181,7 @@ func (t *open) start(ctx context.Context) (err error) {
 	if err := os.Remove(asking(t.print.spec.Workspace.Dir)); err != nil {
 		return fmt.Errorf("removing the wall's files: %w", err)
 	}
-	if t.stoma, err = stoma.Connect(ctx, t.carrier, stoma.Options{Conn: t.print.spec.ServeConn, MaxConns: maxConns}); err != nil {
+	if t.Client, err = stoma.Connect(ctx, t.carrier, stoma.Options{Conn: t.print.spec.ServeConn, MaxConns: maxConns}); err != nil {
 		return t.diagnose(ctx, err)
 	}
 	return nil
@@ -286,30 +276,27 @@ func (t *open) kill() {
 
 // Close implements [terrarium.Terrarium].
 func (t *open) Close(ctx context.Context) error {
-	t.closing.Do(func() {
-		if t.stopWatching != nil {
-			t.stopWatching()
-		}
-		if t.carrier != nil {
-			t.kill()
-		}
-		if t.stoma != nil {
-			t.stoma.Close()
-		}
-		if t.id != "" {
-			t.closeErr = t.provider.end(ctx, t.id)
-			if t.closeErr == nil && t.stoma == nil {
-				t.closeErr = endForgotten(ctx, t.id) // its start may have been cut off
-			}
-		}
-		if t.first != nil {
-			// Without its daemon the container's end is only on its way.
-			t.closeErr = errors.Join(t.closeErr, t.first.AwaitExit(ctx))
-			t.first.Release()
-		}
-		if t.closeErr == nil { // what a Sweep needs to know stays
-			t.closeErr = removeRemains(t.print.spec.Workspace.Dir)
-		}
+	return t.Shut(ctx, func() error { return t.end(ctx) }, func() error {
+		return removeRemains(t.print.spec.Workspace.Dir)
 	})
-	return t.closeErr
+}
+
+// end ends what runs in the container and removes it.
+func (t *open) end(ctx context.Context) error {
+	if t.carrier != nil {
+		t.kill()
+	}
+	var err error
+	if t.id != "" {
+		err = t.provider.end(ctx, t.id)
+		if err == nil && t.Client == nil {
+			err = endForgotten(ctx, t.id) // its start may have been cut off
+		}
+	}
+	if t.first != nil {
+		// Without its daemon the container's end is only on its way.
+		err = errors.Join(err, t.first.AwaitExit(ctx))
+		t.first.Release()
+	}
+	return err
 }

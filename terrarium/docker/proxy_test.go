@@ -186,7 +186,7 @@ func TestAppliedNotEchoed(t *testing.T) {
 	for name, c := range silent {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			lying := newProvider(Config{Host: standIn(t, p.Host, false, c.change), Stoma: p.Stoma, Site: site}, runc)
-			spec := specFor(t, "silent")
+			spec := terrariumtest.HostSpec(t, "silent")
 			spec.CPUs.Value = 1
 			opened, err := terrarium.Validated(lying).Open(t.Context(), spec)
 			if err == nil {
@@ -220,7 +220,7 @@ func TestAppliedIsSeen(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			lying := newProvider(Config{Host: standIn(t, p.Host, true, silent[name].change), Stoma: p.Stoma, Site: site}, runc)
-			spec := specFor(t, "echoed")
+			spec := terrariumtest.HostSpec(t, "echoed")
 			spec.CPUs.Value = 1
 			opened, err := terrarium.Validated(lying).Open(t.Context(), spec)
 			if err == nil {
@@ -240,7 +240,7 @@ func TestAppliedIsSeen(t *testing.T) {
 // bound it. The stand-in says that this was done, for hosts without such a storage.
 func TestWritableRoot(t *testing.T) {
 	p := wall(t, runc)
-	spec := specFor(t, "writable")
+	spec := terrariumtest.HostSpec(t, "writable")
 	spec.WritableRoot = true
 	opened, err := terrarium.Validated(p).Open(t.Context(), spec)
 	if err == nil {
@@ -265,7 +265,7 @@ func TestWritableRoot(t *testing.T) {
 func (p *provider) opens(t *testing.T, host string) {
 	t.Helper()
 	honest := newProvider(Config{Host: host, Stoma: p.Stoma, Site: site}, runc)
-	opened, err := terrarium.Validated(honest).Open(t.Context(), specFor(t, "honest"))
+	opened, err := terrarium.Validated(honest).Open(t.Context(), terrariumtest.HostSpec(t, "honest"))
 	if err != nil {
 		t.Fatal(err)
 	}

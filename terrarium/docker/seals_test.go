@@ -111,7 +111,7 @@ func TestEachSealIsNeeded(t *testing.T) {
 			c.change = bind(secret, "/srv", false)
 		}
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			spec := specFor(t, "unsealed")
+			spec := terrariumtest.HostSpec(t, "unsealed")
 			opened, err := terrarium.Validated(tampered{p, c.change}).Open(t.Context(), spec)
 			if err == nil {
 				err := opened.Close(t.Context())
@@ -149,7 +149,7 @@ var ofThemselves = []string{"F05", "F11", "P02"}
 func (p *provider) probed(t *testing.T, change func(*blueprint)) map[string]probe.Result {
 	t.Helper()
 	ctx := t.Context()
-	b, err := p.blueprint(ctx, specFor(t, "probed"))
+	b, err := p.blueprint(ctx, terrariumtest.HostSpec(t, "probed"))
 	if err != nil {
 		t.Fatal(err)
 	}

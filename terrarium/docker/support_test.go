@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"tendril/fault"
 	"tendril/terrarium"
+	"tendril/terrarium/terrariumtest"
 )
 
 // goodInfo is what a daemon says with which a wall can be made.
@@ -69,7 +70,7 @@ func TestUnkept(t *testing.T) {
 		terrarium.LimitCPU:    {support{memory: true, swap: true, pids: true}, "CPUs", "controller for cpu"},
 		terrarium.LimitPids:   {support{memory: true, swap: true, cpus: true, rootless: true}, "Pids", "delegated"},
 	} {
-		spec := specFor(t, "unkept")
+		spec := terrariumtest.HostSpec(t, "unkept")
 		spec.Memory = terrarium.Limit[int64]{Value: 1 << 30, Required: limit == terrarium.LimitMemory}
 		spec.CPUs = terrarium.Limit[float64]{Value: 1, Required: limit == terrarium.LimitCPU}
 		spec.Pids = terrarium.Limit[int]{Value: 99, Required: limit == terrarium.LimitPids}
@@ -106,14 +107,14 @@ func TestWhatDoesNotFit(t *testing.T) {
 			}
 		},
 	} {
-		spec := specFor(t, "large")
+		spec := terrariumtest.HostSpec(t, "large")
 		change(&spec)
 		var f *fault.Error
 		if _, _, err := limitsOf(spec); !errors.As(err, &f) || f.Kind != fault.Invalid || !strings.Contains(f.Detail, says) || f.Hint == "" {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
-	spec := specFor(t, "default")
+	spec := terrariumtest.HostSpec(t, "default")
 	spec.Memory.Value = 1 << 30
 	if l, base, err := limitsOf(spec); err != nil || l.Disk+base > l.Memory {
 		t.Errorf("without a limit the disk is %+v beside a base of %d (%v)", l, base, err)

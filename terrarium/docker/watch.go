@@ -19,11 +19,10 @@ func (t *open) startWatching() {
 		// The kernel keeps it, and says when it did: a look that comes sooner changes nothing.
 		limits.Memory = math.MaxInt64
 	}
-	t.monitor = &confine.Monitor{
-		Limits: limits, Exceeded: t.exceeded, Kill: t.kill, CPUSampled: limits.CPUs > 0 && !t.print.support.cpus,
+	t.Watch(&confine.Monitor{
+		Limits: limits, Kill: t.kill, CPUSampled: limits.CPUs > 0 && !t.print.support.cpus,
 		Memory: t.memory, Look: t.lookAround,
-	}
-	t.stopWatching = t.monitor.Start()
+	}, nil)
 }
 
 func (t *open) memory() (int64, error) {
@@ -47,7 +46,7 @@ func (t *open) lookAround(ctx context.Context, memory int64) (terrarium.Usage, t
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	stat, err := t.stoma.Stat(ctx)
+	stat, err := t.Client.Stat(ctx)
 	if err != nil {
 		return usage, ""
 	}

@@ -33,8 +33,8 @@ func (t *open) Boundary() []terrarium.Row {
 		instead("Network", "host", "everything that the host reaches"),
 		row("Listeners", "on the host's own loopback: every process of the host can connect"),
 		instead("WritableRoot", "true", "the host's own file system"),
-		t.confinement.CPURow(spec, l),
-		t.confinement.MemoryRow(spec, l),
+		t.Confinement.CPURow(spec, l),
+		t.Confinement.MemoryRow(spec, l),
 		terrarium.LimitRow("Disk", terrarium.Defaulted(spec.Disk, l.Disk), l.Disk, terrarium.Constructed, terrarium.Sampled,
 			"what the run adds to its own directories, weighed every so often; what it writes elsewhere is not counted"),
 		t.pidsRow(),
@@ -46,9 +46,9 @@ func (t *open) Boundary() []terrarium.Row {
 
 func (t *open) pidsRow() terrarium.Row {
 	asked := terrarium.Defaulted(t.spec.Pids, t.limits.Pids)
-	if c := t.confinement; c.Group != nil && c.Applied.Pids > 0 {
+	if c := t.Confinement; c.Group != nil && c.Applied.Pids > 0 {
 		return terrarium.LimitRow("Pids", asked, t.limits.Pids, terrarium.Inspected, terrarium.ByHost,
 			fmt.Sprintf("the run is ended at the limit; the cgroup refuses at %d", c.Applied.Pids))
 	}
-	return terrarium.LimitRow("Pids", asked, t.limits.Pids, terrarium.Constructed, terrarium.Sampled, t.confinement.Why)
+	return terrarium.LimitRow("Pids", asked, t.limits.Pids, terrarium.Constructed, terrarium.Sampled, t.Confinement.Why)
 }

@@ -26,7 +26,7 @@ type process struct {
 	orders  *os.File
 	carrier confine.Pipes
 	stderr  *confine.Tail
-	exited  chan struct{} // closed when it has been reaped
+	exited  <-chan struct{} // closed when it has been reaped
 	once    sync.Once
 }
 
@@ -45,22 +45,12 @@ func start(program string, args []string) (*process, error) {
 		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP}
 	}
 	confine.InUserNamespace(cmd.SysProcAttr, os.Getuid(), os.Getgid())
-	p := &process{cmd: cmd, stderr: &confine.Tail{}, exited: make(chan struct{})}
+	p := &process{cmd: cmd, stderr: &confine.Tail{}}
 	cmd.Stderr = p.stderr
-	var ends confine.Ends
-	if err := p.connect(&ends); err != nil {
-		ends.Close()
+	var err error
+	if p.exited, err = confine.Launch(cmd, "the guest half of the Stoma "+program, p.connect); err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		ends.Close()
-		return nil, confine.StartError("the guest half of the Stoma "+program, err)
-	}
-	ends.Started()
-	go func() {
-		cmd.Wait()
-		close(p.exited)
-	}()
 	return p, nil
 }
 

@@ -21,7 +21,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	"tendril/fault"
 	"tendril/stoma"
@@ -108,7 +107,7 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.T
 	if err := portsAreFree(spec.Listeners); err != nil {
 		return nil, err
 	}
-	t := &open{spec: spec, limits: limits, place: placeBelow(spec.Workspace.Dir), exceeded: make(chan terrarium.LimitName, 1)}
+	t := &open{Opened: confine.NewOpened(), spec: spec, limits: limits, place: placeBelow(spec.Workspace.Dir)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
@@ -121,11 +120,11 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.T
 	if t.process, err = start(p.Stoma, arguments(spec, limits)); err != nil {
 		return nil, err
 	}
-	if t.confinement, err = confine.New(spec.Run, backstop(limits)); err != nil {
+	if t.Confinement, err = confine.New(spec.Run, backstop(limits)); err != nil {
 		return nil, err
 	}
 	pid := t.process.cmd.Process.Pid
-	if err := errors.Join(confine.Record(t.place.record, pid), t.confinement.Take(pid)); err != nil {
+	if err := errors.Join(confine.Record(t.place.record, pid), t.Confinement.Take(pid)); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, t.process.kill)
@@ -133,10 +132,10 @@ func (p *provider) Open(ctx context.Context, spec terrarium.Spec) (_ terrarium.T
 	if err := t.process.order(root); err != nil {
 		return nil, t.process.notStarted(ctx, err)
 	}
-	if t.stoma, err = stoma.Connect(ctx, t.process.carrier, stoma.Options{Conn: spec.ServeConn, MaxConns: maxConns}); err != nil {
+	if t.Client, err = stoma.Connect(ctx, t.process.carrier, stoma.Options{Conn: spec.ServeConn, MaxConns: maxConns}); err != nil {
 		return nil, t.process.notStarted(ctx, err)
 	}
-	if err := terrarium.Plant(ctx, t.stoma, spec.Workspace.Image); err != nil {
+	if err := terrarium.Plant(ctx, t.Client, spec.Workspace.Image); err != nil {
 		return nil, t.process.notStarted(ctx, err)
 	}
 	if err := t.startWatching(ctx); err != nil {
@@ -173,39 +172,21 @@ func portsAreFree(listeners []terrarium.Listener) error {
 
 // open is one Terrarium of this provider.
 type open struct {
-	spec        terrarium.Spec
-	limits      confine.Limits
-	place       place
-	process     *process
-	confinement confine.Confinement
-	stoma       *stoma.Client
-	exceeded    chan terrarium.LimitName
-	monitor     *confine.Monitor
-
-	stopWatching func() // waits for whoever watches
-	closing      sync.Once
-	closeErr     error
+	confine.Opened
+	spec    terrarium.Spec
+	limits  confine.Limits
+	place   place
+	process *process
 }
-
-func (t *open) Stoma() *stoma.Client                 { return t.stoma }
-func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
-func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
 
 // Close implements [terrarium.Terrarium].
 func (t *open) Close(ctx context.Context) error {
-	t.closing.Do(func() {
-		if t.stopWatching != nil {
-			t.stopWatching()
+	return t.Shut(ctx, func() error {
+		if t.process == nil {
+			return nil
 		}
-		if t.process != nil {
-			t.closeErr = t.process.end(ctx)
-		}
-		if t.stoma != nil {
-			t.stoma.Close()
-		}
-		t.closeErr = errors.Join(t.closeErr, t.confinement.Release(ctx), t.place.remove())
-	})
-	return t.closeErr
+		return t.process.end(ctx)
+	}, t.place.remove)
 }
 
 // Sweep implements [terrarium.Provider]. The guest half ends by itself when its Stem is

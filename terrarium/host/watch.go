@@ -33,8 +33,8 @@ func (t *open) startWatching(ctx context.Context) error {
 	}
 	stopWeighing := disk.start()
 	pid := t.process.cmd.Process.Pid
-	t.monitor = &confine.Monitor{
-		Limits: t.limits, Exceeded: t.exceeded, Kill: t.process.kill, CPUSampled: !t.confinement.KeepsCPUs(),
+	t.Watch(&confine.Monitor{
+		Limits: t.limits, Kill: t.process.kill, CPUSampled: !t.Confinement.KeepsCPUs(),
 		Memory: func() (int64, error) {
 			tree, err := cgroup.Sample([]int{pid})
 			return tree.Memory, err
@@ -42,12 +42,7 @@ func (t *open) startWatching(ctx context.Context) error {
 		Look: func(_ context.Context, memory int64) (terrarium.Usage, terrarium.LimitName) {
 			return t.look(pid, memory, disk)
 		},
-	}
-	stopMonitor := t.monitor.Start()
-	t.stopWatching = func() {
-		stopMonitor()
-		stopWeighing()
-	}
+	}, stopWeighing)
 	return nil
 }
 
@@ -69,10 +64,10 @@ func (t *open) look(pid int, memory int64, disk *scale) (terrarium.Usage, terrar
 
 // refusedTasks reports whether the group refused a process or a thread.
 func (t *open) refusedTasks() bool {
-	if t.confinement.Group == nil {
+	if t.Confinement.Group == nil {
 		return false
 	}
-	events, err := t.confinement.Group.Events()
+	events, err := t.Confinement.Group.Events()
 	return err == nil && events.PidsMax > 0
 }
 

@@ -33,7 +33,7 @@ func (t *open) Boundary() []terrarium.Row {
 		terrarium.FieldRow(spec, "Env", "nothing is inherited"),
 		terrarium.FieldRow(spec, "WritableRoot", ""),
 		user,
-		t.confinement.CPURow(spec, l),
+		t.Confinement.CPURow(spec, l),
 		terrarium.LimitRow("Memory", terrarium.Defaulted(spec.Memory, l.Memory), l.Memory, terrarium.Inspected, terrarium.ByHost,
 			fmt.Sprintf("the machine has %d MiB, of which the guest's kernel gives %d bytes away", t.blueprint.memoryMiB(), t.inside.Memory)),
 		terrarium.LimitRow("Disk", terrarium.Defaulted(spec.Disk, l.Disk), l.Disk, terrarium.Inspected, terrarium.ByHost,

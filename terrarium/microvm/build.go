@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"tendril/fault"
 	"tendril/stoma"
@@ -22,32 +21,20 @@ const maxConns = 1024
 
 // open is one Terrarium of this wall.
 type open struct {
-	spec        terrarium.Spec
-	blueprint   blueprint
-	names       names
-	confinement confine.Confinement
-	process     *process
-	how         string // what runs the guest's code
-	stoma       *stoma.Client
-	inside      stoma.Stat    // before the first exec
-	state       confine.State // of the machine's process
-	exceeded    chan terrarium.LimitName
-	monitor     *confine.Monitor
-
-	stopWatching func() // waits for the monitor
-	closing      sync.Once
-	closeErr     error
+	confine.Opened
+	spec      terrarium.Spec
+	blueprint blueprint
+	names     names
+	process   *process
+	how       string        // what runs the guest's code
+	inside    stoma.Stat    // before the first exec
+	state     confine.State // of the machine's process
 }
-
-func (t *open) Stoma() *stoma.Client                 { return t.stoma }
-func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
-func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
 
 // build makes the Terrarium and reads back what became of it.
 func (p *provider) build(ctx context.Context, b blueprint) (_ *open, err error) {
-	t := &open{
+	t := &open{Opened: confine.NewOpened(),
 		spec: b.spec, blueprint: b, names: namesIn(b.spec.Workspace.Dir, b.spec.Run, b.again),
-		exceeded: make(chan terrarium.LimitName, 1),
 	}
 	var l *launch
 	defer func() {
@@ -72,11 +59,11 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ *open, err error) 
 	if err := l.started(); err != nil {
 		return nil, fmt.Errorf("starting the machine: %w", err)
 	}
-	if t.confinement, err = confine.New(t.names.group, b.backstop()); err != nil {
+	if t.Confinement, err = confine.New(t.names.group, b.backstop()); err != nil {
 		return nil, err
 	}
 	pid := t.process.pid()
-	if err := errors.Join(confine.Record(t.names.record, pid), t.confinement.Take(pid)); err != nil {
+	if err := errors.Join(confine.Record(t.names.record, pid), t.Confinement.Take(pid)); err != nil {
 		return nil, err
 	}
 	if err := t.process.order(l.order); err != nil {
@@ -141,10 +128,10 @@ func (t *open) boot(ctx context.Context, l *launch) error {
 	stream, err := l.connect(ctx, t.process.pid())
 	l.closers = nil // connect has them
 	if err == nil {
-		t.stoma, err = stoma.Connect(ctx, &carrier{stream, t.process}, stoma.Options{Conn: t.spec.ServeConn, MaxConns: maxConns})
+		t.Client, err = stoma.Connect(ctx, &carrier{stream, t.process}, stoma.Options{Conn: t.spec.ServeConn, MaxConns: maxConns})
 	}
 	if err == nil {
-		if t.inside, err = t.stoma.Stat(ctx); err == nil {
+		if t.inside, err = t.Client.Stat(ctx); err == nil {
 			return nil
 		}
 		err = fmt.Errorf("reading back the limits that are kept inside: %w", err)
@@ -169,19 +156,14 @@ func (t *open) boot(ctx context.Context, l *launch) error {
 
 // Close implements [terrarium.Terrarium].
 func (t *open) Close(ctx context.Context) error {
-	t.closing.Do(func() {
-		if t.stopWatching != nil {
-			t.stopWatching()
+	return t.Shut(ctx, func() error {
+		if t.process == nil {
+			return nil
 		}
-		if t.process != nil {
-			t.closeErr = t.process.end(ctx)
-		}
-		if t.stoma != nil {
-			t.stoma.Close()
-		}
-		t.closeErr = errors.Join(t.closeErr, t.confinement.Release(ctx), t.names.remove(), os.RemoveAll(filepath.Join(t.spec.Workspace.Dir, scratchFile)))
+		return t.process.end(ctx)
+	}, func() error {
+		return errors.Join(t.names.remove(), os.RemoveAll(filepath.Join(t.spec.Workspace.Dir, scratchFile)))
 	})
-	return t.closeErr
 }
 
 // endMachine ends what a Terrarium of the run left running.

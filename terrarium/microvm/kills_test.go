@@ -4,7 +4,6 @@ package microvm
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,17 +24,13 @@ import (
 const killedSpec = "TENDRIL_TEST_KILLED"
 
 // TestKills kills the owner of a machine or the machine at some moment, and wants nothing
-// left after the next start, and the machine of somebody else where it was. SOAK_KILLS says
-// how often, SOAK_SEED which moments.
+// left after the next start, and the machine of somebody else where it was.
 func TestKills(t *testing.T) {
 	if order := os.Getenv(killedSpec); order != "" {
 		liveUntilKilled(t, strings.Split(order, "\n"))
 	}
 	p := emulated(t)
-	seed := number(t, "SOAK_SEED", uint64(time.Now().UnixNano()))
-	kills := int(number(t, "SOAK_KILLS", 3))
-	t.Logf("SOAK_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	kills, random, seed := terrariumtest.Soak(t)
 	foreign := opened(t, p, specFor(t, "foreign"))
 	for i := range kills {
 		spec := specFor(t, "kill-"+strconv.Itoa(i))
@@ -61,18 +56,6 @@ func TestKills(t *testing.T) {
 	if got := run(t, foreign.Stoma(), "echo", "still here"); got != "still here\n" {
 		t.Errorf("somebody else's machine says %q", got)
 	}
-}
-
-func number(t *testing.T, variable string, otherwise uint64) uint64 {
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return n
 }
 
 // killRecorded kills the machine of a run, if there is one by now.

@@ -15,11 +15,10 @@ import (
 )
 
 func (t *open) startWatching() {
-	t.monitor = &confine.Monitor{
-		Limits: t.blueprint.limits, Exceeded: t.exceeded, Kill: t.process.kill, CPUSampled: !t.confinement.KeepsCPUs(),
+	t.Watch(&confine.Monitor{
+		Limits: t.blueprint.limits, Kill: t.process.kill, CPUSampled: !t.Confinement.KeepsCPUs(),
 		Memory: t.memory, Look: t.look,
-	}
-	t.stopWatching = t.monitor.Start()
+	}, nil)
 }
 
 // memory is what the machine's process holds, as far as it is the machine's: what the
@@ -39,7 +38,7 @@ func (t *open) look(ctx context.Context, memory int64) (terrarium.Usage, terrari
 	}
 	ctx, cancel := context.WithTimeout(ctx, statTime)
 	defer cancel()
-	inside, err := t.stoma.Stat(ctx)
+	inside, err := t.Client.Stat(ctx)
 	if err != nil {
 		return usage, "" // its end is noticed by whoever uses it
 	}

@@ -25,7 +25,7 @@ import (
 func BenchmarkRow1OpenTrueClose(b *testing.B) {
 	provider := terrarium.Validated(wall(b))
 	theirs := baseline(b, "/usr/bin/true")
-	spec := specFor(b, "row1")
+	spec := terrariumtest.HostSpec(b, "row1")
 	name, rounds := spec.Run, 0
 	bench.Pairs(b, func() error {
 		rounds++
@@ -71,7 +71,7 @@ func BenchmarkIdle(b *testing.B) {
 
 func opened(b *testing.B) terrarium.Terrarium {
 	b.Helper()
-	box, err := terrarium.Validated(wall(b)).Open(b.Context(), specFor(b, "bench"))
+	box, err := terrarium.Validated(wall(b)).Open(b.Context(), terrariumtest.HostSpec(b, "bench"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func baseline(b *testing.B, argv ...string) func(stdout io.Writer) error {
 	if program == "" {
 		b.Skip("TENDRIL_BENCH_BASELINE is not set: run `make bench`")
 	}
-	print, err := wall(b).draw(specFor(b, "baseline"))
+	print, err := wall(b).draw(terrariumtest.HostSpec(b, "baseline"))
 	if err != nil {
 		b.Fatal(err)
 	}

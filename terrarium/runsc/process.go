@@ -32,7 +32,7 @@ type process struct {
 	sentry  int // pids of the host; 0 before it runs
 	gofer   int
 	tasks   atomic.Pointer[keeper.Tasks] // what the sandbox's kernel counted last; nil before it did
-	exited  chan struct{}                // closed when the keeper has been reaped
+	exited  <-chan struct{}              // closed when the keeper has been reaped
 	once    sync.Once
 	target  atomic.Pointer[confine.Held] // the sentry again, for whoever kills it meanwhile
 }
@@ -49,22 +49,12 @@ func startKeeper(program string) (*process, error) {
 		Cloneflags: unix.CLONE_NEWNS,
 	}
 	confine.InUserNamespace(cmd.SysProcAttr, 0, 0)
-	p := &process{cmd: cmd, stderr: &confine.Tail{}, exited: make(chan struct{})}
+	p := &process{cmd: cmd, stderr: &confine.Tail{}}
 	cmd.Stderr = p.stderr
-	var ends confine.Ends
-	if err := p.connect(&ends); err != nil {
-		ends.Close()
+	var err error
+	if p.exited, err = confine.Launch(cmd, "the sandbox's keeper "+program, p.connect); err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		ends.Close()
-		return nil, confine.StartError("the sandbox's keeper "+program, err)
-	}
-	ends.Started()
-	go func() {
-		cmd.Wait()
-		close(p.exited)
-	}()
 	return p, nil
 }
 

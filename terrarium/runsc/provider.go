@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"tendril/fault"
@@ -144,7 +143,7 @@ const maxConns = 1024
 
 // build makes the Terrarium and reads back what became of it.
 func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrarium, err error) {
-	t := &open{provider: p, spec: b.spec, limits: b.limits, dir: b.spec.Workspace.Dir, exceeded: make(chan terrarium.LimitName, 1)}
+	t := &open{Opened: confine.NewOpened(), provider: p, spec: b.spec, limits: b.limits, dir: b.spec.Workspace.Dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close(context.WithoutCancel(ctx)))
@@ -157,21 +156,21 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 	if err := b.bundle.write(b.view, b.oci); err != nil {
 		return nil, err
 	}
-	if t.confinement, err = confine.New(b.spec.Run, confine.Backstop(b.limits)); err != nil {
+	if t.Confinement, err = confine.New(b.spec.Run, confine.Backstop(b.limits)); err != nil {
 		return nil, err
 	}
 	pid := t.process.cmd.Process.Pid
-	if err := errors.Join(confine.Record(filepath.Join(t.dir, keeperFile), pid), t.confinement.Take(pid)); err != nil {
+	if err := errors.Join(confine.Record(filepath.Join(t.dir, keeperFile), pid), t.Confinement.Take(pid)); err != nil {
 		return nil, err
 	}
 	err = t.process.order(ctx, keeper.Order{ID: b.spec.Run, Bundle: b.bundle.dir, Settings: b.settings})
 	if err != nil {
 		return nil, err
 	}
-	if t.stoma, err = stoma.Connect(ctx, t.process.stream, stoma.Options{Conn: b.spec.ServeConn, MaxConns: maxConns}); err != nil {
+	if t.Client, err = stoma.Connect(ctx, t.process.stream, stoma.Options{Conn: b.spec.ServeConn, MaxConns: maxConns}); err != nil {
 		return nil, t.process.notStarted(ctx, err)
 	}
-	if t.inside, err = t.stoma.Stat(ctx); err != nil {
+	if t.inside, err = t.Client.Stat(ctx); err != nil {
 		return nil, fmt.Errorf("reading back the limits that are kept inside: %w", err)
 	}
 	// The Stoma answers only after the sentry has installed its filters and
@@ -185,43 +184,25 @@ func (p *provider) build(ctx context.Context, b blueprint) (_ terrarium.Terrariu
 
 // open is one Terrarium of this wall.
 type open struct {
-	provider    *provider
-	spec        terrarium.Spec
-	limits      confine.Limits
-	dir         string
-	confinement confine.Confinement
-	process     *process
-	stoma       *stoma.Client
-	inside      stoma.Stat // before the first exec
-	sentry      confine.State
-	gofer       confine.State
-	exceeded    chan terrarium.LimitName
-	monitor     *confine.Monitor
-
-	stopWatching func() // waits for the monitor
-	closing      sync.Once
-	closeErr     error
+	confine.Opened
+	provider *provider
+	spec     terrarium.Spec
+	limits   confine.Limits
+	dir      string
+	process  *process
+	inside   stoma.Stat // before the first exec
+	sentry   confine.State
+	gofer    confine.State
 }
-
-func (t *open) Stoma() *stoma.Client                 { return t.stoma }
-func (t *open) Exceeded() <-chan terrarium.LimitName { return t.exceeded }
-func (t *open) Usage() terrarium.Usage               { return t.monitor.Usage() }
 
 // Close implements [terrarium.Terrarium].
 func (t *open) Close(ctx context.Context) error {
-	t.closing.Do(func() {
-		if t.stopWatching != nil {
-			t.stopWatching()
+	return t.Shut(ctx, func() error {
+		if t.process == nil {
+			return nil
 		}
-		if t.process != nil {
-			t.closeErr = t.process.end(ctx)
-		}
-		if t.stoma != nil {
-			t.stoma.Close()
-		}
-		t.closeErr = errors.Join(t.closeErr, t.confinement.Release(ctx), removeRemains(t.dir))
-	})
-	return t.closeErr
+		return t.process.end(ctx)
+	}, func() error { return removeRemains(t.dir) })
 }
 
 // removeRemains removes what the wall wrote in the run's directory.
@@ -235,5 +216,5 @@ func removeRemains(dir string) error {
 
 // Boundary implements [terrarium.Terrarium].
 func (t *open) Boundary() []terrarium.Row {
-	return boundary(t.spec, t.limits, t.confinement, t.inside, t.sentry, t.gofer)
+	return boundary(t.spec, t.limits, t.Confinement, t.inside, t.sentry, t.gofer)
 }

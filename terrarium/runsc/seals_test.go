@@ -125,7 +125,7 @@ func TestEachSealIsNeeded(t *testing.T) {
 		{"no scratch", argument("--overlay", 1), "--pids"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			spec := specFor(t, "unsealed")
+			spec := terrariumtest.HostSpec(t, "unsealed")
 			spec.Disk.Value = 64 << 20
 			opened, err := terrarium.Validated(tampered{wall(t), c.change}).Open(t.Context(), spec)
 			if err == nil {
@@ -147,7 +147,7 @@ func TestMaskedFileIsEmpty(t *testing.T) {
 	opened, err := terrarium.Validated(tampered{wall(t), func(b *blueprint) {
 		b.view.Masks = append(b.view.Masks, rootfs.Mask{Path: hidden})
 		b.oci.Mounts = mounts(b.view, b.spec, b.bundle, stomaOf(b), b.limits)
-	}}).Open(t.Context(), specFor(t, "mask"))
+	}}).Open(t.Context(), terrariumtest.HostSpec(t, "mask"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestDiskBeyondMemory(t *testing.T) {
 	if err := unix.Sysinfo(&machine); err != nil {
 		t.Fatal(err)
 	}
-	spec := specFor(t, "disk")
+	spec := terrariumtest.HostSpec(t, "disk")
 	spec.Disk = terrarium.Limit[int64]{Value: 2 * int64(machine.Totalram) * int64(machine.Unit)}
 	opened, err := terrarium.Validated(wall(t)).Open(t.Context(), spec)
 	if err != nil {
@@ -243,7 +243,7 @@ func TestNothingIsInherited(t *testing.T) {
 		b.oci.Process.Capabilities = &specs.LinuxCapabilities{Effective: caps, Permitted: caps, Inheritable: caps, Ambient: caps}
 		b.oci.Process.NoNewPrivileges = false
 	}
-	opened, err := terrarium.Validated(tampered{wall(t), change}).Open(t.Context(), specFor(t, "inherit"))
+	opened, err := terrarium.Validated(tampered{wall(t), change}).Open(t.Context(), terrariumtest.HostSpec(t, "inherit"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,15 +17,14 @@ import (
 var smallest = confine.Smallest{Memory: 64 << 20, Disk: 1 << 20}
 
 func (t *open) startWatching(scratch string) {
-	t.monitor = &confine.Monitor{
-		Limits: t.limits, Exceeded: t.exceeded, Kill: t.process.kill, CPUSampled: !t.confinement.KeepsCPUs(),
+	t.Watch(&confine.Monitor{
+		Limits: t.limits, Kill: t.process.kill, CPUSampled: !t.Confinement.KeepsCPUs(),
 		// The sentry holds the memory of all that runs inside.
 		Memory: func() (int64, error) { return cgroup.SampleMemory(t.process.sentry) },
 		Look: func(ctx context.Context, memory int64) (terrarium.Usage, terrarium.LimitName) {
 			return t.look(ctx, scratch, memory)
 		},
-	}
-	t.stopWatching = t.monitor.Start()
+	}, nil)
 }
 
 // look is what the sandbox uses, and whether its processes or its disk are used up.
@@ -57,7 +56,7 @@ func (t *open) look(ctx context.Context, scratch string, memory int64) (terrariu
 func (t *open) scratchFull(ctx context.Context) (full, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	stat, err := t.stoma.Stat(ctx)
+	stat, err := t.Client.Stat(ctx)
 	return err == nil && stat.ScratchFull(), err == nil
 }
 
