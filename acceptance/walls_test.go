@@ -163,6 +163,39 @@ func TestHostIsTakenByNameAlone(t *testing.T) {
 	}
 }
 
+// TestKilledStemLeavesNothingOfItsWall: a Stem that is killed while its Sprout works is followed by
+// one that removes whatever the wall still has, and records the run as lost.
+func TestKilledStemLeavesNothingOfItsWall(t *testing.T) {
+	g := newGarden(t)
+	g.equip()
+	for _, wall := range g.walls(t) {
+		t.Run(wall.Provider, func(t *testing.T) {
+			g := g.in(t)
+			w := witness{g, mustFingerprint(t, g.repo)}
+			flags := []string{"--provider", wall.Provider}
+			if !slices.Contains(wall.Roots, "toolchain") {
+				flags = append(flags, "--image", "oci:"+imagetest.Debian(t))
+			}
+			p := g.grow("echo so far >work.txt; echo ready; sleep 86400", flags...)
+			id := g.awaitOutput(p, nil, "ready").ID
+			p.kill()
+			if r := find(w.afterNextStart(), id); r.State != run.Lost {
+				t.Errorf("the run is %s", r.State)
+			}
+			if daemon := os.Getenv(testDaemon); daemon != "" {
+				if left := g.shell(`docker -H "$1" ps -aq --filter label=tendril.run="$2"`, daemon, string(id)); left != "" {
+					t.Errorf("the daemon still has the containers %s", left)
+				}
+			}
+			for _, process := range processes(t) {
+				if groups, err := os.ReadFile("/proc/" + strconv.Itoa(process.pid) + "/cgroup"); err == nil && bytes.Contains(groups, []byte(id)) {
+					t.Errorf("process %d is still in the run's control group: %s", process.pid, process.command)
+				}
+			}
+		})
+	}
+}
+
 // TestMachineThatDiesLeavesItsWork: when the process behind a machine is killed, the run says
 // so, what was done so far becomes Fruit, and nothing is left.
 func TestMachineThatDiesLeavesItsWork(t *testing.T) {

@@ -89,7 +89,10 @@ func TestDaemonIsKilled(t *testing.T) {
 	if err := box.Close(short); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "is still there") || short.Err() != nil {
 		t.Errorf("closing without a daemon was answered with %v", err)
 	}
-	terrariumtest.LeavesNothing(t, spec, "after Close without a daemon")
+	// What a Sweep needs to know stays, and nothing else.
+	if running := withIn(spec.Workspace.Dir); len(running) > 0 {
+		t.Errorf("after Close without a daemon there are still the processes %v", running)
+	}
 	if err := p.Sweep(within(t), spec.Run, spec.Workspace.Dir); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("sweeping without a daemon was answered with %v", err)
 	}
@@ -99,6 +102,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	if err := p.Sweep(within(t), spec.Run, spec.Workspace.Dir); err != nil {
 		t.Fatal(err)
 	}
+	terrariumtest.LeavesNothing(t, spec, "after the Sweep")
 	p.leavesNoContainer(t, spec.Run)
 	again, err := terrarium.Validated(p).Open(t.Context(), spec)
 	if err != nil {
