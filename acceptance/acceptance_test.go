@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"tendril/terrarium/terrariumtest"
 )
 
 // ordinaryUID is an account that no host has.
@@ -87,10 +88,18 @@ func TestScriptsAsOrdinaryUser(t *testing.T) {
 	asOrdinaryUser(t, "TestScripts")
 }
 
-// asOrdinaryUser runs one of this package's tests again in a process of an
+// asOrdinaryUser is [againAsOrdinaryUser] for what needs nothing else, which all tests may have
+// been run with before.
+func asOrdinaryUser(t *testing.T, name string, env ...string) {
+	t.Helper()
+	terrariumtest.SkipTested(t, terrariumtest.OrdinaryUser)
+	againAsOrdinaryUser(t, name, env...)
+}
+
+// againAsOrdinaryUser runs one of this package's tests again in a process of an
 // ordinary user, with more of the environment if need be. It skips when this process
 // is one already.
-func asOrdinaryUser(t *testing.T, name string, env ...string) {
+func againAsOrdinaryUser(t *testing.T, name string, env ...string) {
 	t.Helper()
 	path := binary(t)
 	if os.Getuid() != 0 {

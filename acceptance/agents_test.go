@@ -67,7 +67,7 @@ func TestAgentPi(t *testing.T)       { completesATask(t, "pi") }
 
 func TestAgentsAsOrdinaryUser(t *testing.T) {
 	agentsDir(t, "claude")
-	asOrdinaryUser(t, "TestAgentClaude", "TENDRIL_TEST_AGENTS="+os.Getenv("TENDRIL_TEST_AGENTS"), "TENDRIL_TEST_RECIPES="+recipes(t))
+	againAsOrdinaryUser(t, "TestAgentClaude", "TENDRIL_TEST_AGENTS="+os.Getenv("TENDRIL_TEST_AGENTS"), "TENDRIL_TEST_RECIPES="+recipes(t))
 }
 
 // agentsDir is where npm has put the agents, and skips where it has not.

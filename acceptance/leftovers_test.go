@@ -151,8 +151,10 @@ func belongsInState(name string) bool {
 		return base == "lock"
 	case "store/base/":
 		return strings.HasSuffix(base, ".erofs")
+	case "microvm/": // the guest that setup makes
+		return true
 	}
-	return false
+	return strings.HasPrefix(dir, "images/sha256-") && (base == "root.erofs" || base == "config.json")
 }
 
 // filesBelow lists what is no directory below one, and the directories of runs and

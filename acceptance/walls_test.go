@@ -176,8 +176,9 @@ func TestKilledStemLeavesNothingOfItsWall(t *testing.T) {
 			if !slices.Contains(wall.Roots, "toolchain") {
 				flags = append(flags, "--image", "oci:"+imagetest.Debian(t))
 			}
+			before := known(g.runs())
 			p := g.grow("echo so far >work.txt; echo ready; sleep 86400", flags...)
-			id := g.awaitOutput(p, nil, "ready").ID
+			id := g.awaitOutput(p, before, "ready").ID
 			p.kill()
 			if r := find(w.afterNextStart(), id); r.State != run.Lost {
 				t.Errorf("the run is %s", r.State)

@@ -21,6 +21,7 @@ import (
 	"tendril/terrarium"
 	"tendril/terrarium/microvm/guestimage"
 	"tendril/terrarium/microvm/jail"
+	"tendril/terrarium/terrariumtest"
 )
 
 // shared is what the tests of this process make once.
@@ -98,6 +99,7 @@ func config(t testing.TB) Config {
 // works is tried by a test of its own.
 func emulated(t testing.TB) *provider {
 	t.Helper()
+	terrariumtest.SkipTested(t, terrariumtest.Emulated)
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		t.Skipf("QEMU is not here (%v): %s", err, installQEMU)
 	}

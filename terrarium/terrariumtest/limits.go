@@ -73,7 +73,7 @@ func testDisk(t *testing.T, g *ground) {
 func testWall(t *testing.T, g *ground) {
 	g.needs(t, "Wall")
 	exceed(t, g, terrarium.LimitWall, func(s *terrarium.Spec) {
-		s.Wall = terrarium.Limit[time.Duration]{Value: g.slowly(3 * time.Second), Required: true}
+		s.Wall = terrarium.Limit[time.Duration]{Value: max(3*time.Second, g.slowly(time.Second)), Required: true}
 	}, `sleep 86400`)
 }
 
