@@ -66,6 +66,10 @@ const leastAPI, leastDocker = "1.41", "20.10"
 // ping agrees on the version to speak.
 func (d *daemon) ping(ctx context.Context) error {
 	answer, err := d.api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true, ForceNegotiate: true})
+	if err == nil && answer.APIVersion == "" || err != nil && strings.Contains(err.Error(), "malformed HTTP") {
+		return fault.New(fault.Unavailable, "what listens on %s is no Docker daemon", d.socket).
+			WithHint("name the socket of a Docker daemon in DOCKER_HOST")
+	}
 	if err == nil && older(answer.APIVersion, leastAPI) {
 		err = fmt.Errorf("its interface is of version %q, and %s is needed", answer.APIVersion, leastAPI)
 	}

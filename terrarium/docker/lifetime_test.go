@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,6 +255,50 @@ func TestImagesAreBounded(t *testing.T) {
 		if names, err = p.daemon.images(t.Context(), labelImage, p.Site); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestAnotherListener: what speaks something else on the socket is told from a Docker daemon, and
+// what it says reaches nobody.
+func TestAnotherListener(t *testing.T) {
+	for name, says := range map[string]string{
+		"a web server":   "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+		"something else": "\x1b[31mSSH-2.0-other\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Not t.TempDir: a socket's path may have 107 bytes.
+			dir, err := os.MkdirTemp("", "tendril-other-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			listener, err := net.Listen("unix", filepath.Join(dir, "s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = conn.Read(make([]byte, 4096)) // its request, whatever it is
+					_, _ = io.WriteString(conn, says)
+					conn.Close()
+				}
+			}()
+			d, err := dial("unix://" + filepath.Join(dir, "s"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.ping(within(t)); err == nil || !strings.Contains(err.Error(), "is no Docker daemon") || strings.Contains(err.Error(), "SSH") {
+				t.Errorf("%v", err)
+			}
+			listener.Close()
+			<-served
+		})
 	}
 }
 
