@@ -57,7 +57,7 @@ func start(dir string, program []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	daemon, err := dockertest.Start(dir, tendril, nil)
+	daemon, err := dockertest.Start(dir, tendril, dockertest.Options{})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,13 @@ import (
 // onOwnDaemon is a wall with a daemon that the test may end.
 func onOwnDaemon(t *testing.T, k kind) (*provider, *dockertest.Daemon) {
 	t.Helper()
+	return onDaemon(t, k, func(string) dockertest.Options { return dockertest.Options{} })
+}
+
+// onDaemon is the same with a daemon that is other than usual. The options may name files below
+// its directory.
+func onDaemon(t *testing.T, k kind, options func(dir string) dockertest.Options) (*provider, *dockertest.Daemon) {
+	t.Helper()
 	dockertest.Needs(t)
 	shared := wall(t, k)
 	// Not t.TempDir: a socket's path may have 107 bytes.
@@ -34,7 +41,7 @@ func onOwnDaemon(t *testing.T, k kind) (*provider, *dockertest.Daemon) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon, err := dockertest.Start(dir, os.Getenv("TENDRIL_TEST_BINARY"), nil)
+	daemon, err := dockertest.Start(dir, os.Getenv("TENDRIL_TEST_BINARY"), options(dir))
 	if err != nil {
 		t.Fatal(errors.Join(err, os.RemoveAll(dir)))
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -23,9 +24,20 @@ import (
 
 // Daemon is a Docker daemon that uses nothing of the host's own.
 type Daemon struct {
-	Host  string // as unix:///PATH
-	dir   string
-	ended chan struct{} // closed when it was reaped; nil when another process started it
+	Host    string // as unix:///PATH
+	dir     string
+	ended   chan struct{} // closed when it was reaped; nil when another process started it
+	options Options
+}
+
+// Options are what a daemon is to be other than usual.
+type Options struct {
+	Settings map[string]any // of its configuration
+	Args     []string       // more arguments
+	// Around is a command that starts the daemon: the daemon and its arguments follow it.
+	Around []string
+	// Attributes of its process. Without them the daemon outlives the process that started it.
+	Attributes *syscall.SysProcAttr
 }
 
 // Paths below the directory of a daemon.
@@ -51,14 +63,14 @@ const (
 const startTime = time.Minute
 
 // Start starts a daemon in a directory, whose path has to be short, and returns when it
-// answers. It takes tendril, if it is given, as its runtime for gVisor. Without
-// attributes the daemon outlives the process that started it.
-func Start(dir, tendril string, attr *syscall.SysProcAttr) (*Daemon, error) {
+// answers. It takes tendril, if it is given, as its runtime for gVisor.
+func Start(dir, tendril string, o Options) (*Daemon, error) {
 	d := At(dir)
+	d.options = o
 	if err := d.configure(tendril); err != nil {
 		return nil, err
 	}
-	return d, d.start(attr)
+	return d, d.start(o.Attributes)
 }
 
 // Again starts a daemon that was ended, with all that it had.
@@ -66,6 +78,7 @@ func (d *Daemon) Again() error { return d.start(nil) }
 
 func (d *Daemon) configure(tendril string) error {
 	config := map[string]any{}
+	maps.Copy(config, d.options.Settings)
 	if tendril != "" {
 		link := filepath.Join(d.dir, "runsc")
 		if err := os.Symlink(tendril, link); err != nil && !errors.Is(err, os.ErrExist) {
@@ -81,7 +94,7 @@ func (d *Daemon) configure(tendril string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(d.dir, "daemon.json"), text, 0o600)
+	return os.WriteFile(filepath.Join(d.dir, "daemon.json"), text, 0o644) // for whoever the daemon is
 }
 
 func (d *Daemon) start(attr *syscall.SysProcAttr) error {
@@ -98,9 +111,13 @@ func (d *Daemon) start(attr *syscall.SysProcAttr) error {
 		return err
 	}
 	defer ready.Close()
-	cmd := exec.Command("dockerd", "--config-file", filepath.Join(d.dir, "daemon.json"),
+	if err := os.Chmod(notify, 0o666); err != nil {
+		return err
+	}
+	line := slices.Concat(d.options.Around, []string{"dockerd", "--config-file", filepath.Join(d.dir, "daemon.json"),
 		"--data-root", filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "x"),
-		"--pidfile", filepath.Join(d.dir, pidFile), "--host", d.Host, "--bridge", "none", "--iptables=false")
+		"--pidfile", filepath.Join(d.dir, pidFile), "--host", d.Host, "--bridge", "none", "--iptables=false"}, d.options.Args)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify)
 	cmd.Stdout, cmd.Stderr = log, log
 	if cmd.SysProcAttr = attr; attr == nil {

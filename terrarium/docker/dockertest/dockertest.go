@@ -82,7 +82,7 @@ func startOwn() (*Daemon, error) {
 		// The signal comes when the thread ends that started it (prctl(2)).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		d, err := Start(dir, os.Getenv("TENDRIL_TEST_BINARY"), &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM})
+		d, err := Start(dir, os.Getenv("TENDRIL_TEST_BINARY"), Options{Attributes: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}})
 		started <- result{d, err}
 		<-own.stop
 	}()
