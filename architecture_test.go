@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"stoma/binary":            {"embedded"},
 	"stoma/guest":             {"stoma", "ignore"},
 	"terrarium":               {"stoma", "probe", "erofs"},
-	"terrarium/confine":       {"terrarium", "cgroup"},
+	"terrarium/confine":       {"terrarium", "stoma", "cgroup"},
 	"terrarium/host":          {"terrarium", "terrarium/confine", "stoma", "rootfs", "cgroup"},
 	"terrarium/docker":        {"terrarium", "terrarium/confine", "terrarium/docker/registration", "stoma", "probe", "rootfs", "cgroup", "erofs"},
 	"terrarium/runsc":         {"terrarium", "terrarium/confine", "terrarium/runsc/keeper", "stoma", "probe", "rootfs", "cgroup", "erofs"},

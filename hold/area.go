@@ -44,6 +44,7 @@ func CheckOurs(dir string) error {
 // Dir is a scratch directory that goes when its owner closes it or dies.
 type Dir struct {
 	Path string
+	area *Area
 	held *os.File
 }
 
@@ -66,13 +67,17 @@ func (a *Area) New() (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(NoSpace(err, a.dir), os.RemoveAll(path))
 	}
-	return &Dir{path, held}, nil
+	return &Dir{path, a, held}, nil
 }
 
-// Close removes the directory with everything in it.
+// Close removes the directory with everything in it. A sweep cannot meet one that is half
+// gone, as with [Area.New].
 func (d *Dir) Close() error {
-	err := os.RemoveAll(d.Path)
-	return errors.Join(err, d.held.Close())
+	l, err := Lock(d.area.lock, unix.LOCK_SH)
+	if err == nil {
+		defer l.Close()
+	}
+	return errors.Join(err, os.RemoveAll(d.Path), d.held.Close())
 }
 
 // Sweep removes the directories of dead processes, then calls also with no

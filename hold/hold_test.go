@@ -325,3 +325,37 @@ func TestNoSpace(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSweepBesideClose: who sweeps while others make and remove their directories meets none that
+// is half gone.
+func TestSweepBesideClose(t *testing.T) {
+	dir := t.TempDir()
+	area, err := hold.OpenArea(filepath.Join(dir, "scratch"), filepath.Join(dir, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 300
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for range rounds {
+				d, err := area.New()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range rounds {
+		if err := area.Sweep(func() error { return nil }); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	others.Wait()
+}
