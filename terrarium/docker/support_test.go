@@ -131,7 +131,7 @@ func TestOldOrClosed(t *testing.T) {
 	}{
 		"too old":        {"1.40", 0o600, "1.41 is needed", "Docker 20.10"},
 		"much too old":   {"1.24", 0o600, "1.24", "Docker 20.10"},
-		"no version":     {"", 0o600, "1.41 is needed", "Docker 20.10"},
+		"no version":     {"", 0o600, "is no Docker daemon", "DOCKER_HOST"},
 		"not for us all": {"1.41", 0o000, "permission denied", "group docker"},
 	} {
 		if c.mode == 0 && os.Getuid() == 0 {
