@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,6 +113,7 @@ func jailer(args []string) error {
 }
 
 func jail(root, program string, uid, gid int, args []string) error {
+	runtime.LockOSThread() // which has a namespace, a root and a directory of its own from now on
 	steps := []func() error{
 		func() error { return unix.Unshare(unix.CLONE_NEWNS) },
 		func() error { return unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "") },
