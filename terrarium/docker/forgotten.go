@@ -53,7 +53,6 @@ func endForgotten(ctx context.Context, id string) error {
 			if err := endTogether(ctx, id, left); err != nil {
 				return err
 			}
-			continue
 		}
 		select {
 		case <-ctx.Done():

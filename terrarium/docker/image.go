@@ -93,20 +93,23 @@ const keptImages = 8
 // bring gives the daemon the image, and lets it forget the oldest that this site gave it.
 func (p *provider) bring(ctx context.Context, i rootImage) error {
 	r, w := io.Pipe()
-	written := make(chan struct{})
+	written := make(chan error, 1)
 	sum := sha256.New()
 	go func() {
-		defer close(written)
-		w.CloseWithError(i.write(io.MultiWriter(w, sum)))
+		err := i.write(io.MultiWriter(w, sum))
+		w.CloseWithError(err)
+		written <- err
 	}()
 	err := p.daemon.importImage(ctx, i.name, map[string]string{labelImage: p.Site}, r)
 	r.CloseWithError(errors.New("the daemon reads no more"))
-	<-written
+	whole := <-written == nil // a daemon may take the end for granted
 	if err != nil {
 		return err
 	}
-	if err := p.layers().keep(i.name, digestOf(sum)); err != nil {
-		return err
+	if whole {
+		if err := p.layers().keep(i.name, digestOf(sum)); err != nil {
+			return err
+		}
 	}
 	names, err := p.daemon.images(ctx, labelImage, p.Site)
 	for _, name := range names[min(len(names), keptImages):] {
@@ -132,27 +135,27 @@ func (p *provider) forgetNameless(ctx context.Context, before time.Time) error {
 
 func digestOf(sum hash.Hash) string { return fmt.Sprintf("sha256:%x", sum.Sum(nil)) }
 
-// layerOf is the digest of what the image has to hold.
-func (p *provider) layerOf(i rootImage) (string, error) {
-	known := p.layers()
-	if digest := known.of(i.name); digest != "" {
-		return digest, nil
-	}
+// measure works out the digest of what the image has to hold, and remembers it.
+func (p *provider) measure(i rootImage) (string, error) {
 	sum := sha256.New()
 	if err := i.write(sum); err != nil {
 		return "", fmt.Errorf("reading the root file system: %w", err)
 	}
-	return digestOf(sum), known.keep(i.name, digestOf(sum))
+	return digestOf(sum), p.layers().keep(i.name, digestOf(sum))
 }
 
 // readBackImage refuses an image that holds something else than was given to the daemon under its
 // name.
 func (p *provider) readBackImage(ctx context.Context, id string, i rootImage) error {
-	want, err := p.layerOf(i)
+	got, err := p.daemon.layersOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	got, err := p.daemon.layersOf(ctx, id)
+	if known := p.layers().of(i.name); known != "" && slices.Equal(got, []string{known}) {
+		return nil
+	}
+	// What is remembered may be of another version of the archive.
+	want, err := p.measure(i)
 	if err != nil {
 		return err
 	}

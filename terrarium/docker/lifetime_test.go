@@ -329,6 +329,13 @@ func TestImageIsWhatWasGiven(t *testing.T) {
 	if err := open(); err != nil {
 		t.Fatal(err)
 	}
+	// A digest that is remembered wrongly is worked out again.
+	if err := p.layers().keep(b.image.name, "sha256:"+strings.Repeat("0", 64)); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
 	for _, remembered := range []bool{true, false} {
 		if !remembered {
 			p.Store = ""
