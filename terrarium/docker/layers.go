@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tendril/fault"
+	"tendril/terrarium/confine"
 )
 
 // layers remembers the digests of archives that were given to a daemon, because to read one
@@ -58,26 +59,10 @@ func (l layers) keep(name, digest string) error {
 	return replaceFile(l.path, strings.Join(lines, "\n")+"\n")
 }
 
-// replaceFile writes a file that others may read at the same time.
+// replaceFile keeps what other processes read too.
 func replaceFile(path, content string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return remembering(path, err)
-	}
-	_, err = f.WriteString(content)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error says why
-		return remembering(path, err)
+	if err := confine.ReplaceFile(path, []byte(content)); err != nil {
+		return fault.New(fault.Unavailable, "remembering what was asked of the Docker daemon: %w", err).WithHint("make %q writable", filepath.Dir(path))
 	}
 	return nil
-}
-
-func remembering(path string, err error) error {
-	return fault.New(fault.Unavailable, "remembering what was asked of the Docker daemon: %w", err).WithHint("make %q writable", filepath.Dir(path))
 }

@@ -16,6 +16,7 @@ import (
 	"tendril/erofs"
 	"tendril/fault"
 	"tendril/terrarium"
+	"tendril/terrarium/confine"
 )
 
 // proof says whether a guest makes progress under KVM on this host. That the device is
@@ -101,14 +102,7 @@ func writeProof(path string, found proof) error {
 	if err != nil {
 		return fmt.Errorf("recording whether KVM works: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".kvm-")
-	if err == nil {
-		_, err = f.Write(data)
-		if err = errors.Join(err, f.Close()); err == nil {
-			err = os.Rename(f.Name(), path)
-		}
-	}
-	if err != nil {
+	if err := confine.ReplaceFile(path, data); err != nil {
 		return fault.New(fault.Unavailable, "recording whether KVM works: %w", err).WithHint("make the site's directory writable")
 	}
 	return nil
